@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bearward::store::sqlite::{SqliteStore, StoreOptions};
-use bearward::store::sweep::sweep;
+use bearward::store::sweep::{SweepTime, sweep};
 use bearward::store::{Backlog, Store};
 use bearward::tokens::family::Family;
 use bearward::tokens::family::refresh_token::{PresentedToken, Roots, current};
@@ -108,7 +108,9 @@ fn sweeping(_: &mut Criterion) {
     for sweeps in [false, true, true, false, false, true, true, false] {
         let sweeping = sweeps.then(|| {
             let store = store.clone();
-            runtime.spawn(async move { sweep(&*store, &SystemClock, &Backlog::default()).await })
+            runtime.spawn(
+                async move { sweep(&*store, &SystemClock, &mut SweepTime::default(), &Backlog::default()).await },
+            )
         });
         let figures = runtime.block_on(callers.refresh_for(turn()));
         match sweeping {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::sweep::sweep;
+use crate::store::sweep::{SweepTime, sweep};
 use crate::store::{Backlog, StoreUpkeep};
 use crate::telemetry::metrics::Metrics;
 use crate::types::clock::{Clock, every};
@@ -13,9 +13,10 @@ const INTERVAL: Duration = Duration::from_secs(30);
 
 pub(super) async fn sweep_regularly(store: Arc<dyn StoreUpkeep>, clock: Arc<dyn Clock>, backlog: Arc<Backlog>) {
     let mut due = every(INTERVAL);
+    let mut time = SweepTime::default();
     loop {
         due.tick().await;
-        if let Err(error) = sweep(&*store, &*clock, &backlog).await {
+        if let Err(error) = sweep(&*store, &*clock, &mut time, &backlog).await {
             tracing::warn!(%error, "cannot remove expired rows from the store");
         }
     }

@@ -1,4 +1,4 @@
-//! The offset of the store's clock from the clock of this machine.
+//! The offset of the store's clock from the uptime of this machine.
 //!
 //! Each poll gives one sample: the time of the store, and when the poll was sent and answered. The store read its
 //! clock in between, so that the error is at most half of the round trip. Of the last samples, the one with the
@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use crate::types::boot_time::BootTime;
 
 /// Number of samples: 2 s of polls.
 const SAMPLES: usize = 8;
@@ -29,15 +31,15 @@ pub(super) struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// `local`: the time of this machine when the poll was sent. Both times are microseconds since 1970.
+    /// `sent`: when the poll was sent. `of_store`: microseconds since 1970.
     /// Returns the offset in force, and how wrong it can be.
-    pub(super) fn add(&mut self, local: i64, of_store: i64, round_trip: Duration) -> (i64, Duration) {
+    pub(super) fn add(&mut self, sent: BootTime, of_store: i64, round_trip: Duration) -> (i64, Duration) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
         let error = round_trip / 2;
         // The store read its clock in the middle of the round trip, give or take half of it.
-        let middle = local.saturating_add(i64::try_from(error.as_micros()).unwrap_or_default());
+        let middle = i64::try_from((sent + error).as_micros()).unwrap_or(i64::MAX);
         let newest = Sample { offset: of_store.saturating_sub(middle), error };
         let distance_of = |one: i64, other: i64| Duration::from_micros(one.abs_diff(other));
         // Samples that cannot both be right: one of the clocks was set in between.
@@ -63,12 +65,15 @@ mod tests {
     /// The store is `offset` ahead, and reads its clock in the middle of the round trip.
     fn add(clock: &mut ClockOffset, offset: i64, round_trip: Duration) -> (i64, Duration) {
         let half = i64::try_from(round_trip.as_micros() / 2).expect("some milliseconds");
-        clock.add(7, 7 + half + offset, round_trip)
+        clock.add(BootTime::from_micros(7), 7 + half + offset, round_trip)
     }
 
     #[test]
     fn the_store_reads_its_clock_in_the_middle_of_the_round_trip() {
-        assert_eq!(ClockOffset::default().add(1_000, 5_000, 4 * MILLISECOND), (2_000, 2 * MILLISECOND));
+        assert_eq!(
+            ClockOffset::default().add(BootTime::from_micros(1_000), 5_000, 4 * MILLISECOND),
+            (2_000, 2 * MILLISECOND)
+        );
     }
 
     #[test]

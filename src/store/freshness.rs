@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use crate::store::error::FailureKind;
 use crate::store::staleness::{StaleCause, Staleness};
 use crate::types::boot_time::BootTime;
+use crate::types::clock::{Clock, SystemClock, UnixTime};
 
 /// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not
 /// ready.
@@ -20,6 +21,8 @@ const MAX_OFFSET: Duration = Duration::from_secs(5);
 
 /// Before the signing keys of the gateway are loaded, their version does not matter.
 const ANY_KEYS: u64 = u64::MAX;
+
+const NO_TIME: i64 = i64::MIN;
 
 /// Written by the follower of the store, read by all threads.
 pub struct Freshness {
@@ -42,10 +45,11 @@ pub struct Freshness {
     /// The version of the signing keys in the store, and the one in force here.
     keys: watch::Sender<u64>,
     keys_in_force: AtomicU64,
-    /// How far the clock of the store is ahead of the clock of this machine, in microseconds.
-    offset: AtomicI64,
-    /// How wrong the offset can be, in microseconds.
-    offset_error: AtomicU64,
+    /// The time of the store when the uptime of this machine began, in microseconds since 1970; [`NO_TIME`]: no poll
+    /// has measured it.
+    store_time: AtomicI64,
+    /// How wrong that can be, in microseconds.
+    store_time_error: AtomicU64,
     /// Why the last poll failed. `None`: it did not.
     failing: Mutex<Option<FailureKind>>,
     pub counts: FollowerCounts,
@@ -89,8 +93,8 @@ impl Freshness {
             loaded: watch::Sender::new(false),
             keys: watch::Sender::new(0),
             keys_in_force: AtomicU64::new(ANY_KEYS),
-            offset: AtomicI64::new(0),
-            offset_error: AtomicU64::new(0),
+            store_time: AtomicI64::new(NO_TIME),
+            store_time_error: AtomicU64::new(0),
             failing: Mutex::default(),
             counts: FollowerCounts::default(),
         }
@@ -113,7 +117,7 @@ impl Freshness {
         if self.is_half_stale() {
             return Some(self.staleness());
         }
-        let offset = Duration::from_micros(self.offset().0.unsigned_abs());
+        let offset = Duration::from_millis(self.offset().unsigned_abs());
         (offset > MAX_OFFSET).then(|| format!("the clock of this machine and that of the store differ by {offset:.1?}"))
     }
 
@@ -245,15 +249,28 @@ impl Freshness {
         self.keys_in_force.store(version, Ordering::Release);
     }
 
-    /// Microseconds by which the clock of the store is ahead, and how wrong that can be.
-    pub fn offset(&self) -> (i64, Duration) {
-        let error = Duration::from_micros(self.offset_error.load(Ordering::Relaxed));
-        (self.offset.load(Ordering::Relaxed), error)
+    /// The time of the store. `None` before a poll has measured it.
+    pub fn store_time(&self) -> Option<UnixTime> {
+        let at_start = Some(self.store_time.load(Ordering::Relaxed)).filter(|time| *time != NO_TIME)?;
+        let uptime = i64::try_from(BootTime::now().as_micros()).unwrap_or(i64::MAX);
+        Some(UnixTime::from_millis(at_start.saturating_add(uptime).max(0).unsigned_abs() / 1_000))
     }
 
-    pub fn set_offset(&self, offset: i64, error: Duration) {
-        self.offset.store(offset, Ordering::Relaxed);
-        self.offset_error.store(u64::try_from(error.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// How wrong [`Freshness::store_time`] can be.
+    pub fn store_time_error(&self) -> Duration {
+        Duration::from_micros(self.store_time_error.load(Ordering::Relaxed))
+    }
+
+    /// Milliseconds by which the clock of the store is ahead of the clock of this machine.
+    pub fn offset(&self) -> i64 {
+        let signed = |time: UnixTime| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        self.store_time().map_or(0, |time| signed(time) - signed(SystemClock.now()))
+    }
+
+    /// `at_start`: the time of the store when the uptime of this machine began, in microseconds since 1970.
+    pub fn set_store_time(&self, at_start: i64, error: Duration) {
+        self.store_time_error.store(u64::try_from(error.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.store_time.store(at_start, Ordering::Relaxed);
     }
 }
 
@@ -322,10 +339,12 @@ mod tests {
             assert_eq!(freshness.stale_cause(), cause);
         }
         freshness.completed(BootTime::now(), false);
-        for (offset, differs) in [(5_000_000, false), (5_000_001, true), (-5_000_001, true)] {
-            freshness.set_offset(offset, Duration::ZERO);
+        let micros = |millis: u64| i64::try_from(millis * 1_000).expect("some years");
+        for (ahead, differs) in [(0, false), (4_000_000, false), (6_000_000, true), (-6_000_000, true)] {
+            let at_start = micros(SystemClock.now().as_millis()) - micros(BootTime::now().as_micros() / 1_000) + ahead;
+            freshness.set_store_time(at_start, Duration::ZERO);
             let reason = freshness.not_ready();
-            assert_eq!(reason.is_some_and(|reason| reason.ends_with("differ by 5.0s")), differs, "{offset}");
+            assert_eq!(reason.is_some_and(|reason| reason.contains("that of the store differ by")), differs, "{ahead}");
         }
     }
 

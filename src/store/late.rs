@@ -40,6 +40,13 @@ impl CallTime {
         unless(BootTime::now().since(self.0) > patience, patience)
     }
 
+    /// Fails if this call must not take what it has found for theft: its client may have repeated it meanwhile. See
+    /// [`CallTime::check_rotation`] for `was_paused`.
+    pub(super) fn check_theft(self, patience: Duration, was_paused: impl FnOnce() -> bool) -> Result<(), StoreError> {
+        self.check(patience)?;
+        if was_paused() { Err(StoreError::paused()) } else { Ok(()) }
+    }
+
     /// Fails if this outcome must not take effect: after the time of the caller, only a plain rotation may. `age`: how
     /// long ago the call began by another clock, at most. `was_paused`: the process was paused a moment ago, so that
     /// the call may be older than it looks.
@@ -118,9 +125,10 @@ mod tests {
             assert_eq!(found, [in_time, after_a_pause, late], "{rotation:?}");
         }
         assert!(call.check(minute).is_ok());
+        assert!(call.check_theft(minute, || false).is_ok() && call.check_theft(minute, || true).is_err());
         let late = CallTime(BootTime::default());
         let reused = Rotation::Reused(family());
-        assert!(late.check(Duration::ZERO).is_err());
+        assert!(late.check(Duration::ZERO).is_err() && late.check_theft(Duration::ZERO, || false).is_err());
         assert!(late.check_rotation(Duration::ZERO, &reused, Duration::ZERO, || false).is_err());
     }
 

@@ -13,8 +13,8 @@ use crate::types::clock::{Clock, UnixTime, Uptime};
 /// More is not the way to the store, but a store that hangs.
 const MAX_UNCERTAINTY: Duration = Duration::from_secs(1);
 
-/// The clock of this machine, plus its measured distance from the clock of the store. While the store is away, the last
-/// distance stays.
+/// The uptime of this machine, plus its measured distance from the clock of the store. A step of the clock of this
+/// machine therefore changes nothing, not even until the next poll. While the store is away, the last distance stays.
 pub struct SharedClock {
     local: Arc<dyn Clock>,
     freshness: Arc<Freshness>,
@@ -28,13 +28,13 @@ impl SharedClock {
 
 impl Clock for SharedClock {
     fn now(&self) -> UnixTime {
-        let offset = self.freshness.offset().0 / 1000;
-        UnixTime::from_millis(self.local.now().as_millis().saturating_add_signed(offset))
+        // Before the first poll, nothing is served.
+        self.freshness.store_time().unwrap_or_else(|| self.local.now())
     }
 
     /// One millisecond more, because times are cut to milliseconds.
     fn uncertainty(&self) -> Duration {
-        (self.freshness.offset().1 + Duration::from_millis(1)).min(MAX_UNCERTAINTY)
+        (self.freshness.store_time_error() + Duration::from_millis(1)).min(MAX_UNCERTAINTY)
     }
 
     /// One gateway is ahead of the store, and the other one behind it.
@@ -54,21 +54,20 @@ impl Clock for SharedClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::clock::SystemClock;
+    use crate::types::boot_time::BootTime;
 
     #[test]
     fn the_time_is_that_of_the_store() {
         let freshness = Arc::new(Freshness::new(Duration::from_secs(30), false, false));
-        let clock = SharedClock::new(Arc::new(SystemClock), freshness.clone());
-        let minute = Duration::from_mins(1);
-        for (offset, expected) in [(60_000_000, SystemClock.now() + minute), (-60_000_000, SystemClock.now() - minute)]
-        {
-            freshness.set_offset(offset, Duration::from_millis(3));
-            let distance = clock.now().since(expected).max(expected.since(clock.now()));
-            assert!(distance < Duration::from_secs(5), "{distance:?}");
-        }
+        let clock = SharedClock::new(Arc::new(OldMachine), freshness.clone());
+        assert_eq!(clock.now(), OldMachine.now(), "before the first poll");
+        let year_2000 = UnixTime::from_secs(946_684_800);
+        let uptime = i64::try_from(BootTime::now().as_micros()).expect("some years");
+        freshness.set_store_time(946_684_800_000_000 - uptime, Duration::from_millis(3));
+        let passed = clock.now().since(year_2000);
+        assert!(clock.now() >= year_2000 && passed < Duration::from_secs(5), "{passed:?}");
         assert_eq!(clock.uncertainty(), Duration::from_millis(4));
-        freshness.set_offset(0, minute);
+        freshness.set_store_time(0, Duration::from_mins(1));
         assert_eq!(clock.uncertainty(), MAX_UNCERTAINTY);
     }
 
@@ -87,7 +86,7 @@ mod tests {
     #[test]
     fn the_uptime_is_that_of_this_machine() {
         let freshness = Arc::new(Freshness::new(Duration::from_secs(30), false, false));
-        freshness.set_offset(60_000_000, Duration::ZERO);
+        freshness.set_store_time(60_000_000, Duration::ZERO);
         assert_eq!(SharedClock::new(Arc::new(OldMachine), freshness).uptime(), Uptime::from_secs(1_000));
     }
 }

@@ -25,11 +25,20 @@ const RENEWAL: Duration = Duration::from_secs(5);
 pub const MAX_COUNTED: usize = 100_000;
 /// From one count to the next in a long sweep.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
+/// For how long a sweep ignores that the clock was set forward.
+const DISTRUST: Duration = Duration::from_mins(10);
+/// Between two reads of the clock, it may gain so much on the uptime without having been set.
+const MAX_STEP: Duration = Duration::from_secs(1);
 /// Maximum pause, so that one slow write does not stop the sweep for long.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Deletes all rows that no longer matter, if it is the turn of this gateway. Returns how many it has deleted.
-pub async fn sweep(store: &dyn StoreUpkeep, clock: &dyn Clock, backlog: &Backlog) -> Result<usize, StoreError> {
+pub async fn sweep(
+    store: &dyn StoreUpkeep,
+    clock: &dyn Clock,
+    time: &mut SweepTime,
+    backlog: &Backlog,
+) -> Result<usize, StoreError> {
     let mut total = 0;
     let mut pace = Pace::default();
     let mut held = None;
@@ -44,16 +53,16 @@ pub async fn sweep(store: &dyn StoreUpkeep, clock: &dyn Clock, backlog: &Backlog
         }
         if is_due(counted, COUNT_INTERVAL) {
             counted = Some(BootTime::now());
-            pace = Pace::of(count(store, clock, backlog).await?);
+            pace = Pace::of(count(store, time.read(clock), backlog).await?);
         }
         let began = BootTime::now();
-        let deleted = store.sweep(slowest_now(clock), pace.rows).await?;
+        let deleted = store.sweep(time.read(clock), pace.rows).await?;
         total += deleted;
         backlog.count_swept(deleted);
         if deleted < pace.rows {
             // Without a deleted row, the first count still holds.
             if total > 0 {
-                count(store, clock, backlog).await?;
+                count(store, time.read(clock), backlog).await?;
             }
             return Ok(total);
         }
@@ -66,8 +75,7 @@ fn is_due(last: Option<BootTime>, interval: Duration) -> bool {
 }
 
 /// Returns how long the oldest row has waited.
-async fn count(store: &dyn StoreUpkeep, clock: &dyn Clock, backlog: &Backlog) -> Result<Duration, StoreError> {
-    let now = slowest_now(clock);
+async fn count(store: &dyn StoreUpkeep, now: UnixTime, backlog: &Backlog) -> Result<Duration, StoreError> {
     let expired = store.expired(now, MAX_COUNTED).await?;
     backlog.set(expired);
     Ok(expired.age(now))
@@ -77,6 +85,38 @@ async fn count(store: &dyn StoreUpkeep, clock: &dyn Clock, backlog: &Backlog) ->
 /// for example, must be remembered until no gateway accepts it.
 pub fn slowest_now(clock: &dyn Clock) -> UnixTime {
     clock.now() - clock.max_difference()
+}
+
+/// The time by which rows are swept. A step forward of the clock counts only when it has lasted for [`DISTRUST`]: a
+/// revocation that was deleted because a clock was wrong for a second does not come back.
+#[derive(Default)]
+pub struct SweepTime {
+    /// A time that was read, and the uptime of this machine then.
+    trusted: Option<(UnixTime, BootTime)>,
+    /// Since when the clock has been ahead of it.
+    ahead_since: Option<BootTime>,
+}
+
+impl SweepTime {
+    fn read(&mut self, clock: &dyn Clock) -> UnixTime {
+        let now = slowest_now(clock);
+        // A test that sets the clock means it.
+        if clock.is_of_system() { self.at(now, BootTime::now()) } else { now }
+    }
+
+    fn at(&mut self, now: UnixTime, uptime: BootTime) -> UnixTime {
+        if let Some((time, at)) = self.trusted {
+            let expected = time + uptime.since(at);
+            let is_ahead = now.since(expected) > MAX_STEP;
+            let ahead_since = *self.ahead_since.get_or_insert(uptime);
+            if is_ahead && uptime.since(ahead_since) < DISTRUST {
+                return expected;
+            }
+        }
+        self.trusted = Some((now, uptime));
+        self.ahead_since = None;
+        now
+    }
 }
 
 /// How fast to sweep.
@@ -140,6 +180,31 @@ mod tests {
         let shared = SharedClock::new(Arc::new(Fixed), Arc::new(Freshness::new(Duration::from_secs(30), false, false)));
         assert_eq!(shared.now(), Fixed.now());
         assert_eq!(slowest_now(&shared), UnixTime::from_secs(998));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_forward_counts_after_ten_minutes() {
+        let clock = |secs: u64| UnixTime::from_secs(1_000_000 + secs);
+        let uptime = |secs: u64| BootTime::from_micros(secs * 1_000_000);
+        let mut time = SweepTime::default();
+        let day = 86_400;
+        for (passed, set, counts) in [
+            (0, 0, 0),
+            (30, 0, 0),
+            (60, 1, 1),
+            // For a second.
+            (90, day, 1),
+            (91, 1, 1),
+            // For good.
+            (100, day, 1),
+            (699, day, 1),
+            (700, day, day),
+            (730, day, day),
+            // Set back.
+            (760, 0, 0),
+        ] {
+            assert_eq!(time.at(clock(passed + set), uptime(passed)), clock(passed + counts), "{passed}");
+        }
     }
 
     #[test]

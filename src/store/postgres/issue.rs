@@ -392,6 +392,8 @@ impl Operation for IssueOnce {
             Attempted::Taken => {
                 let taken = Show { id: issue.family.id }.run(shared, session).await?;
                 let swept = || StoreError::new("the family with this id was swept meanwhile");
+                // The caller takes it for theft.
+                issue.call.check_theft(shared.timeout, || shared.was_paused())?;
                 Ok(IssuedOnce::Taken(taken.ok_or_else(swept)?))
             }
         }

@@ -4,6 +4,7 @@ use crate::store::api::MAX_REVOCATIONS;
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::events;
+use crate::store::late::CallTime;
 use crate::store::pool::OperationKind;
 use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
@@ -48,14 +49,16 @@ pub(super) struct Revoke {
     what: Revoked,
     context: EventContext,
     event: [u8; 16],
+    call: CallTime,
 }
 
 impl Revoke {
     pub(super) fn new(what: Revoked, context: EventContext) -> Self {
-        Revoke { what, context, event: secret::random() }
+        Revoke { what, context, event: secret::random(), call: CallTime::begin() }
     }
 
     /// Some of the existing families that are dated after the watermark: the clock was set back since their login.
+    /// None after the time of the caller: they may have begun after it has got its error.
     async fn later_families(&self, shared: &Shared, session: &Session) -> Result<Vec<Family>, QueryError> {
         // A watermark in the past spares later families on purpose.
         let limit = rows::limit(MAX_ENDED);
@@ -77,6 +80,10 @@ impl Revoke {
             }
             _ => return Ok(Vec::new()),
         };
+        // After the answer, because the database may have been away since the question.
+        if self.call.check(shared.timeout).is_err() {
+            return Ok(Vec::new());
+        }
         Ok(found.iter().map(rows::family).collect::<Result<_, _>>()?)
     }
 

@@ -40,7 +40,7 @@ impl FamilyStore for SqliteStore {
         let call = CallTime::begin();
         self.writer.submit(move |batch| {
             call.check(batch.limits.timeout)?;
-            families::issue_once(batch, &grant, max_live, &context)
+            families::issue_once(batch, &grant, max_live, call, &context)
         })
     }
 

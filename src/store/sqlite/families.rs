@@ -113,10 +113,13 @@ pub(super) fn issue_once(
     batch: &mut Batch<'_>,
     grant: &GrantedFamily,
     max_live: usize,
+    call: CallTime,
     context: &EventContext,
 ) -> Result<IssuedOnce, StoreError> {
     let family = &grant.family;
     if let Some(taken) = find(batch, family.id)? {
+        // The caller takes it for theft.
+        call.check_theft(batch.limits.timeout, || batch.was_paused)?;
         return Ok(IssuedOnce::Taken(taken));
     }
     let mut events = vec![events::granted(grant)];

@@ -1,6 +1,6 @@
 //! The statements of the follower.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio_postgres::Row;
 
@@ -12,7 +12,7 @@ use crate::store::postgres::leases;
 use crate::store::postgres::rows::{self, get, read_counter, revocation_columns};
 use crate::store::postgres::session::{Param, Session};
 use crate::types::boot_time::BootTime;
-use crate::types::clock::UnixTime;
+use crate::types::clock::{Clock, SystemClock, UnixTime};
 
 /// How far the clocks of gateways and of the database may differ, and more: further apart, no gateway is ready.
 const CLOCK_MARGIN: Duration = Duration::from_mins(1);
@@ -51,8 +51,6 @@ pub(super) struct Polled {
     pub(super) keys: u64,
     /// The time of the database, in microseconds since 1970.
     pub(super) micros: i64,
-    /// The time of this machine when the poll was sent.
-    pub(super) local: i64,
     /// The time of the database that is never set back.
     pub(super) reading: Reading,
     /// The connection.
@@ -80,7 +78,6 @@ pub(super) async fn poll(
     needed_at: UnixTime,
 ) -> Result<Polled, QueryError> {
     let sent = BootTime::now();
-    let local = micros();
     let params: [&dyn Param; 4] =
         [&rows::counter(from)?, &rows::limit(limit), &leases::WRITE_BACK, &rows::time(needed_at)];
     let found = session.query(POLL, &params).await?;
@@ -98,7 +95,6 @@ pub(super) async fn poll(
         page: Page { newest, entries },
         keys: read_counter(head, "keys")?,
         micros: get(head, "micros")?,
-        local,
         reading: Reading::read(head, sent, answered)?,
         on: session.number(),
         is_written_back: get(head, "written_back")?,
@@ -111,14 +107,7 @@ pub(super) async fn poll(
 /// them may be wrong.
 pub(super) async fn prepare(session: &Session) -> Result<UnixTime, QueryError> {
     let polled = poll(session, 0, 0, UnixTime::default()).await?;
-    let local = UnixTime::from_millis(polled.local.unsigned_abs() / 1000);
-    Ok(polled.time().min(local) - CLOCK_MARGIN)
-}
-
-/// The time of this machine, in microseconds since 1970.
-fn micros() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    Ok(polled.time().min(SystemClock.now()) - CLOCK_MARGIN)
 }
 
 fn entry(row: &Row) -> Result<LogEntry, QueryError> {
@@ -144,7 +133,7 @@ mod tests {
         let sent = BootTime::default();
         let reading = Reading { time: UnixTime::default(), set_back: 0, sent, answered: sent };
         let micros = 1_700_000_000_123_999;
-        let polled = Polled { page, keys: 0, micros, local: 0, reading, on: 0, is_written_back: false };
+        let polled = Polled { page, keys: 0, micros, reading, on: 0, is_written_back: false };
         assert_eq!(polled.time(), UnixTime::from_millis(1_700_000_000_123));
     }
 }

@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::super::cluster::{Cluster, Setup};
@@ -14,6 +15,7 @@ use super::super::story::Story;
 use super::super::target::Target;
 use super::database::{fail_over, replicated};
 use crate::support::postgres::PostgresServer;
+use crate::support::tokens::EXTERNAL_ISSUER;
 use crate::support::{TokenPair, preload};
 
 const SESSIONS: usize = 20;
@@ -228,4 +230,105 @@ fn a_gateway_that_is_set_forward_finds_a_used_token_at_once() {
     background.run(wait_for_offset_of(other.clone(), -14.0));
     let used = background.run(async move { other.refresh(&tabs.parent).await.expect("a response") });
     assert_eq!(used.0, StatusCode::BAD_REQUEST, "{}", used.1);
+}
+
+/// A token of another issuer. Its last look-up at this gateway was good.
+fn good_token(background: &Background, cluster: &Cluster) -> (String, String) {
+    let (jti, token) = cluster.foreign_token(1);
+    let one = cluster.replicas[0].target();
+    let sent = token.clone();
+    assert_eq!(background.run(async move { one.get(&sent).await }), Some(StatusCode::OK));
+    (jti, token)
+}
+
+/// Waits until this gateway rejects the token.
+async fn rejects(target: Target, token: String) {
+    let began = Instant::now();
+    while target.get(&token).await != Some(StatusCode::UNAUTHORIZED) {
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "a token is accepted although its revocation was acknowledged"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Revokes at the first gateway while its clock is wrong by this many milliseconds.
+fn at_a_wrong_clock(background: &Background, cluster: &Cluster, wrong: i64, what: Value) {
+    let one = cluster.replicas[0].target();
+    cluster.replicas[0].set_clock(wrong);
+    let status = background.run(async move { one.revoke(what).await });
+    cluster.replicas[0].set_clock(0);
+    assert_eq!(status, Some(StatusCode::OK));
+    wait_for_offset(background, cluster, 0.0);
+}
+
+const HOUR: i64 = 3_600_000;
+
+/// Tokens of other issuers are compared with the watermark by their `iat` alone.
+#[test]
+fn a_revocation_at_a_gateway_that_is_behind_covers_all_earlier_tokens() {
+    let server = PostgresServer::start();
+    let background = Background::start();
+    let cluster = Cluster::start(&server, two(""));
+    let (_, token) = good_token(&background, &cluster);
+    at_a_wrong_clock(&background, &cluster, -HOUR, json!({ "sub": "bob", "issuer": EXTERNAL_ISSUER }));
+    for replica in &cluster.replicas {
+        background.run(rejects(replica.target(), token.clone()));
+    }
+}
+
+#[test]
+fn a_revocation_at_a_gateway_that_is_ahead_rejects_no_later_login() {
+    let server = PostgresServer::start();
+    let background = Background::start();
+    let cluster = Cluster::start(&server, two(""));
+    at_a_wrong_clock(&background, &cluster, HOUR, json!({ "sub": "alice" }));
+    for replica in &cluster.replicas {
+        let target = replica.target();
+        let login = background.run(async move { target.login("alice").await });
+        assert!(login.is_ok(), "a login after the revocation");
+    }
+}
+
+/// Marks that have expired keep the sweep busy, so that it runs in this very second.
+#[test]
+fn gateways_that_are_ahead_for_a_moment_sweep_no_revocation_in_force() {
+    const BACKLOG: usize = 400_000;
+    let server = PostgresServer::start();
+    let background = Background::start();
+    let mut cluster = Cluster::start(&server, two(""));
+    let expired = "(extract(epoch from clock_timestamp()) * 1000)::bigint - 3600000";
+    cluster.sql(
+        &server,
+        &format!(
+            "insert into marks (id, kind, value, until, tag, seen)
+                select decode(md5(n::text) || md5(n::text), 'hex'), 'proof', decode(md5(n::text), 'hex'), {expired},
+                    decode(md5(n::text), 'hex'), 0
+                from generate_series(1, {BACKLOG}) n"
+        ),
+    );
+    let (jti, token) = good_token(&background, &cluster);
+    at_a_wrong_clock(&background, &cluster, 0, json!({ "jti": jti, "issuer": EXTERNAL_ISSUER }));
+    let left = || cluster.sql(&server, "select count(*) from marks").parse::<usize>().expect("a number");
+    let began = Instant::now();
+    while left() > BACKLOG - 10_000 {
+        assert!(began.elapsed() < Duration::from_secs(100), "no gateway sweeps");
+        sleep(Duration::from_millis(200));
+    }
+    // The token lives for a day.
+    cluster.replicas.iter().for_each(|replica| replica.set_clock(30 * HOUR));
+    let before = left();
+    while left() == before {
+        sleep(Duration::from_millis(50));
+    }
+    sleep(Duration::from_millis(600));
+    cluster.replicas.iter().for_each(|replica| replica.set_clock(0));
+    wait_for_offset(&background, &cluster, 0.0);
+    assert_eq!(cluster.sql(&server, "select count(*) from revocations"), "1");
+    // It knows only what the database has.
+    cluster.replicas[1].kill();
+    cluster.replicas[1].restart();
+    cluster.wait_until_ready();
+    background.run(rejects(cluster.replicas[1].target(), token));
 }

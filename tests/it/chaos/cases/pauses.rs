@@ -105,3 +105,32 @@ fn a_stopped_gateway_finds_a_theft_soon_after() {
         assert!(!tabs[0].lives(&stopped).await, "the session has ended");
     });
 }
+
+/// "Log out everywhere" is answered with 503, and the user logs in again before the database gets it.
+#[test]
+fn a_late_revocation_ends_no_later_session() {
+    let server = PostgresServer::start();
+    let background = Background::start();
+    let cluster = Cluster::start(&server, setup());
+    let [late, other] = [0, 1].map(|replica: usize| cluster.replicas[replica].target());
+    let login = |target: &Target| {
+        let target = target.clone();
+        background.run(async move { target.login("alice").await.expect("the gateway works") })
+    };
+    let earlier = login(&other);
+    cluster.replicas[0].proxy.set(Fault::BlackHole);
+    let status = background.run(async move { late.log_out_everywhere("alice").await });
+    assert_eq!(status, Some(StatusCode::SERVICE_UNAVAILABLE), "its caller has got an error");
+    let later = login(&other);
+    cluster.replicas[0].proxy.set(Fault::None);
+    background.run(async move {
+        let began = Instant::now();
+        while other.get(&earlier.access).await != Some(StatusCode::UNAUTHORIZED) {
+            assert!(began.elapsed() < Duration::from_secs(20), "the revocation goes on");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(other.get(&later.access).await, Some(StatusCode::OK));
+        let (status, body) = other.refresh(&later).await.expect("a response");
+        assert_eq!(status, StatusCode::OK, "{body}");
+    });
+}

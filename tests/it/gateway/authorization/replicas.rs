@@ -13,6 +13,7 @@ use crate::gateway::sign_in::liar::Liar;
 use crate::gateway::streams;
 use crate::support::clock::ManualClock;
 use crate::support::postgres::PostgresServer;
+use crate::support::program::GatewayProcess;
 use crate::support::visitor::{APP, Visitor, parameter};
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
@@ -23,6 +24,8 @@ struct Replicas {
     _upstream: Upstream,
     gateways: [Gateway; 2],
     alice: Visitor,
+    /// The configuration of both.
+    text: String,
 }
 
 impl Replicas {
@@ -62,7 +65,7 @@ impl Replicas {
             .await;
         }
         let alice = Visitor::of(&gateways[0]);
-        Replicas { liar, _upstream: upstream, gateways, alice }
+        Replicas { liar, _upstream: upstream, gateways, alice, text }
     }
 
     /// The browser goes on at this gateway.
@@ -88,14 +91,7 @@ impl Replicas {
     }
 
     async fn redeem(&self, number: usize, code: &str) -> TestResponse {
-        let form = [
-            ("grant_type", "authorization_code"),
-            ("code", code),
-            ("client_id", "spa"),
-            ("redirect_uri", CALLBACK),
-            ("code_verifier", VERIFIER),
-        ];
-        post(self.gateways[number].client().host("app.example"), "/oauth/token", &form).await
+        post(self.gateways[number].client().host("app.example"), "/oauth/token", &redeemed(code)).await
     }
 
     async fn refresh(&self, number: usize, token: &str) -> TestResponse {
@@ -106,6 +102,17 @@ impl Replicas {
     async fn status(&self, number: usize, token: &str) -> u16 {
         self.gateways[number].client().host("app.example").bearer(token).get("/mcp").await.status.as_u16()
     }
+}
+
+/// The form of a client that redeems a code.
+fn redeemed(code: &str) -> [(&str, &str); 5] {
+    [
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("client_id", "spa"),
+        ("redirect_uri", CALLBACK),
+        ("code_verifier", VERIFIER),
+    ]
 }
 
 #[tokio::test]
@@ -262,4 +269,30 @@ async fn a_stream_of_a_revoked_client_ends_at_the_other_gateway() {
     let later = both.redeem(0, &code).await;
     assert_eq!(later.status, 200, "{}", later.text());
     assert_eq!(both.status(1, later.json()["access_token"].as_str().expect("a token")).await, 200);
+}
+
+/// A client repeats its request at another gateway, and the one that was stopped reads the old request when it goes on.
+#[tokio::test]
+async fn a_stopped_gateway_takes_no_repeated_code_for_theft() {
+    let mut both = Replicas::with(&format!("[timeouts]\nstore = \"1s\"\n{OAUTH}")).await;
+    let folder = TempDir::new().expect("a folder");
+    for name in ["bearward.secret", "client.secret"] {
+        std::fs::copy(both.gateways[0].path().join(name), folder.path().join(name)).expect("copied");
+    }
+    std::fs::write(folder.path().join("gateway.toml"), &both.text).expect("written");
+    let third = GatewayProcess::start(folder.path());
+    let code = both.code().await;
+    third.program.signal("STOP");
+    let client = third.client().host("app.example");
+    let sent = code.clone();
+    let old = tokio::spawn(async move { post(client, "/oauth/token", &redeemed(&sent)).await });
+    // Longer than `timeouts.store`.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let tokens = both.redeem(0, &code).await;
+    assert_eq!(tokens.status, 200, "{}", tokens.text());
+    third.program.signal("CONT");
+    let old = old.await.expect("no panic");
+    assert_eq!((old.status.as_u16(), &old.json()["error"]), (503, &json!("temporarily_unavailable")), "{}", old.text());
+    let refreshed = both.refresh(0, &text(&tokens, "refresh_token")).await;
+    assert_eq!(refreshed.status, 200, "{}", refreshed.text());
 }

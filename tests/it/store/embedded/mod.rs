@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bearward::store::sqlite::{SqliteStore, StoreOptions};
-use bearward::store::sweep::sweep;
+use bearward::store::sweep::{SweepTime, sweep};
 use bearward::store::{Backlog, Expired, FamilyStore, LogOrder, RevocationHook, Store, StoreError};
 use bearward::types::clock::Clock;
 use rusqlite::{Connection, params};
@@ -82,7 +82,8 @@ async fn the_pause_of_a_sweep_follows_the_backlog() {
     let expired = (clock.now() - Duration::from_hours(1)).as_millis() as i64;
     database.execute(fill, params![ROWS as i64, expired]).expect("writes");
     let backlog = Backlog::default();
-    let swept = timeout(Duration::from_secs(30), sweep(&store, &clock, &backlog));
+    let mut time = SweepTime::default();
+    let swept = timeout(Duration::from_secs(30), sweep(&store, &clock, &mut time, &backlog));
     let counted = eventually("they are counted", || backlog.get().rows == ROWS as u64);
     let (swept, ()) = tokio::join!(swept, counted);
     assert_eq!(swept.expect("in time").expect("sweeps"), ROWS);
@@ -100,6 +101,6 @@ async fn a_sweep_goes_on_until_nothing_is_left_to_delete() {
         issued(&store, "alice", LOGIN).await;
     }
     assert_eq!(store.families_of("alice".into()).await.expect("reads").len(), FAMILIES);
-    assert_eq!(sweep(&store, &clock, &Backlog::default()).await.expect("sweeps"), FAMILIES);
+    assert_eq!(sweep(&store, &clock, &mut SweepTime::default(), &Backlog::default()).await.expect("sweeps"), FAMILIES);
     assert!(store.families_of("alice".into()).await.expect("reads").is_empty());
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bearward::store::postgres::Database;
-use bearward::store::sweep::sweep;
+use bearward::store::sweep::{SweepTime, sweep};
 use bearward::store::{AuditStore, Backlog, Expired, FamilyStore, RevokedBy, StoreUpkeep};
 use bearward::tokens::audit_event::Event;
 use bearward::types::clock::{Clock, SystemClock};
@@ -123,11 +123,14 @@ async fn one_gateway_sweeps() {
     let clock = ManualClock::new();
     let backlogs = [Backlog::default(), Backlog::default()];
     assert!(first.store.hold_lease("sweep".into()).await.expect("the store works"));
-    assert_eq!(sweep(&second.store, &clock, &backlogs[1]).await.expect("the store works"), 0);
+    assert_eq!(
+        sweep(&second.store, &clock, &mut SweepTime::default(), &backlogs[1]).await.expect("the store works"),
+        0
+    );
     assert_eq!(backlogs[1].get(), Expired::default(), "the other gateway counts them");
     let waiting = second.store.expired(clock.now(), 2).await.expect("the store works");
     assert_eq!((waiting.rows, waiting.oldest), (2, Some(LOGIN + LIFETIMES.absolute + LONGEST_LIFE)));
-    assert_eq!(sweep(&first.store, &clock, &backlogs[0]).await.expect("the store works"), 3);
+    assert_eq!(sweep(&first.store, &clock, &mut SweepTime::default(), &backlogs[0]).await.expect("the store works"), 3);
     assert_eq!(backlogs[0].get(), Expired::default(), "none is left");
     assert_eq!(backlogs.map(|backlog| backlog.swept()), [3, 0]);
 }
@@ -142,7 +145,8 @@ async fn the_pause_of_a_sweep_follows_the_backlog() {
         (extract(epoch from clock_timestamp()) * 1000)::bigint - 3600000, 'c', 0 from generate_series(1, 20000) n";
     sql(server, &schema, expired);
     let backlog = Backlog::default();
-    let swept = timeout(Duration::from_secs(30), sweep(&here.store, &SystemClock, &backlog));
+    let mut time = SweepTime::default();
+    let swept = timeout(Duration::from_secs(30), sweep(&here.store, &SystemClock, &mut time, &backlog));
     let counted = eventually("they are counted", || backlog.get().rows == 20_000);
     let (swept, ()) = tokio::join!(swept, counted);
     assert_eq!(swept.expect("in time").expect("the store works"), 20_000);

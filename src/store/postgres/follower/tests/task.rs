@@ -31,7 +31,7 @@ fn polled(entries: &[u64]) -> Polled {
     let page = Page { newest, entries: entries.iter().copied().map(entry).collect() };
     let now = BootTime::now();
     let reading = Reading { time: UnixTime::default(), set_back: 0, sent: now, answered: now };
-    Polled { page, keys: 0, micros: 1_700_000_000_000_000, local: 0, reading, on: 0, is_written_back: false }
+    Polled { page, keys: 0, micros: 1_700_000_000_000_000, reading, on: 0, is_written_back: false }
 }
 
 /// Other gateways may wait for the acknowledgement of an entry.
@@ -47,6 +47,9 @@ fn a_poll_that_brought_entries_is_acknowledged_at_once() {
     let shared = Arc::new(shared(connections.clone(), Arc::default()));
     let mut follower = Follower::new(connections, shared, memory, freshness.clone(), enforce, "a".into());
     let moved = freshness.moved();
+    follower.apply(polled(&[])).expect("it is enforced");
+    assert!(!freshness.is_loaded(), "the time of the store is not measured yet");
+    freshness.set_store_time(0, Duration::ZERO);
     // The first poll has loaded the log.
     for (entries, is_acknowledged) in [(&[][..], true), (&[], false), (&[1], true), (&[1], false), (&[1, 2], true)] {
         follower.apply(polled(entries)).expect("it is enforced");
