@@ -7,6 +7,7 @@ mod app;
 mod broker;
 mod chaos;
 mod cli;
+mod client_matrix;
 mod deploy;
 mod packages;
 mod store;

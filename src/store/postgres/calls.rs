@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::lane::Lane;
 use super::postgres_store::PostgresStore;
 use super::{
-    acme, api_keys, audit, due_logins, endings, families, issue, leases, maintenance, marks, probe, provider_logins,
-    provider_logouts, revocations, rotation, search, signing_keys, tickets,
+    acme, api_keys, audit, due_logins, endings, families, issue, issue_once, leases, maintenance, marks, probe,
+    provider_logins, provider_logouts, revocations, rotation, search, signing_keys, tickets,
 };
 use crate::store::acme::AcmeEntry;
 use crate::store::api::{
@@ -37,7 +37,7 @@ impl FamilyStore for PostgresStore {
 
     fn issue_once(&self, grant: GrantedFamily, max_live: usize, context: EventContext) -> StoreFuture<IssuedOnce> {
         let lane = Lane::Family(grant.family.id);
-        self.run(lane, issue::IssueOnce(issue::Issue::of_grant(grant, max_live, context)))
+        self.run(lane, issue_once::IssueOnce(issue::Issue::of_grant(grant, max_live, context)))
     }
 
     fn rotate(

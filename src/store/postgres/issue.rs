@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 use tokio_postgres::Row;
 
-use crate::store::api::{IssuedOnce, RevokedBy};
+use crate::store::api::RevokedBy;
 use crate::store::error::StoreError;
 use crate::store::events;
 use crate::store::late::CallTime;
@@ -13,7 +13,7 @@ use crate::store::pool::OperationKind;
 use crate::store::postgres::append::NewLogEntry;
 use crate::store::postgres::attempts::Attempts;
 use crate::store::postgres::error::QueryError;
-use crate::store::postgres::families::{RevokeFamily, Show};
+use crate::store::postgres::families::RevokeFamily;
 use crate::store::postgres::grants::end_superseded;
 use crate::store::postgres::lookup::mark_of;
 use crate::store::postgres::named::{NamedStatement, NamedValues};
@@ -140,7 +140,7 @@ const SURPLUS: &str = concat!(
 );
 
 pub(super) struct Issue {
-    family: Family,
+    pub(super) family: Family,
     /// At a provider.
     login: Option<StoredLogin>,
     /// Where the code of the client went, if a user has granted the family.
@@ -148,7 +148,7 @@ pub(super) struct Issue {
     max_live: usize,
     context: EventContext,
     events: [[u8; 16]; 2],
-    call: CallTime,
+    pub(super) call: CallTime,
     /// If true, an earlier attempt has written the family, or may have before its connection was lost.
     pub(super) uncertain: Mutex<bool>,
 }
@@ -314,7 +314,7 @@ fn with_login(values: NamedValues, stored: &StoredLogin) -> Result<NamedValues, 
 }
 
 /// What an attempt has found.
-enum Attempted {
+pub(super) enum Attempted {
     Written,
     Void,
     /// Another call has written a family with this id.
@@ -322,7 +322,7 @@ enum Attempted {
 }
 
 impl Issue {
-    async fn attempt(&self, shared: &Shared, session: &Session) -> Result<Attempted, QueryError> {
+    pub(super) async fn attempt(&self, shared: &Shared, session: &Session) -> Result<Attempted, QueryError> {
         self.check(shared, session).await?;
         let inserted = self.insert(shared, session).await;
         let was_uncertain = *self.uncertain.lock();
@@ -372,30 +372,6 @@ impl Operation for Issue {
             Attempted::Written => Ok(Some(self.family.clone())),
             Attempted::Void => Ok(None),
             Attempted::Taken => Err(StoreError::new(format!("there is already a family {}", self.family.id)).into()),
-        }
-    }
-}
-
-/// A family with an id that another call can have used.
-pub(super) struct IssueOnce(pub(super) Issue);
-
-impl Operation for IssueOnce {
-    type Output = IssuedOnce;
-
-    const KIND: OperationKind = OperationKind::Issue;
-
-    async fn run(&self, shared: &Shared, session: &Session) -> Result<IssuedOnce, QueryError> {
-        let Self(issue) = self;
-        match issue.attempt(shared, session).await? {
-            Attempted::Written => Ok(IssuedOnce::Written(issue.family.clone())),
-            Attempted::Void => Ok(IssuedOnce::Void),
-            Attempted::Taken => {
-                let taken = Show { id: issue.family.id }.run(shared, session).await?;
-                let swept = || StoreError::new("the family with this id was swept meanwhile");
-                // The caller takes it for theft.
-                issue.call.check_theft(shared.timeout, || shared.was_paused())?;
-                Ok(IssuedOnce::Taken(taken.ok_or_else(swept)?))
-            }
         }
     }
 }

@@ -47,6 +47,7 @@ mod import;
 mod import_rows;
 pub mod inspect;
 mod issue;
+mod issue_once;
 mod lane;
 mod leases;
 mod lookup;

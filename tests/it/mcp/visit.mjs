@@ -41,6 +41,9 @@ const load = (url, { method = "GET", body = "", headers = {} }) => new Promise((
   request.end(body);
 });
 
+// Tells a test what is about to happen, and waits for it.
+const tell = (moment) => process.env.MOMENTS && fetch(`${process.env.MOMENTS}/${moment}`);
+
 /** Returns the URL at which `isEnd` holds, after the user has agreed. */
 export const visit = async (start, isEnd) => {
   let [url, options] = [start, {}];
@@ -54,6 +57,7 @@ export const visit = async (start, isEnd) => {
     const request = field(html, "request");
     if (!request) throw new Error(`${status} at ${url}: ${html}`);
     const form = new URLSearchParams({ request, session: field(html, "session"), decision: "allow" });
+    await tell("consent");
     const { origin } = new URL(url);
     const headers = { origin, "content-type": "application/x-www-form-urlencoded" };
     [url, options] = [`${origin}/oauth/consent`, { method: "POST", body: form.toString(), headers }];
@@ -63,5 +67,17 @@ export const visit = async (start, isEnd) => {
 
 if (import.meta.url === pathToFileURL(process.argv[1]).href) {
   const isCallback = (url) => new URL(url).pathname.endsWith("/callback") && new URL(url).searchParams.has("code");
-  await fetch(await visit(process.argv[2], isCallback));
+  await tell("open");
+  const end = await visit(process.argv[2], isCallback);
+  await tell("callback");
+  // Some clients open the page before they listen: a user takes longer than this browser.
+  for (let attempts = 50; ; attempts -= 1) {
+    try {
+      await fetch(end);
+      break;
+    } catch (error) {
+      if (!attempts) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
 }

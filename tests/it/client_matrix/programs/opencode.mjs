@@ -1,0 +1,15 @@
+// opencode: signs in if it has no tokens, then asks its server for the state of its connection. OPENCODE: its program.
+
+import { execFileSync } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+
+const { OPENCODE, HOME, SERVER, CLIENT_ID } = process.env;
+const oauth = CLIENT_ID && { clientId: CLIENT_ID };
+writeFileSync(`${HOME}/opencode.json`, JSON.stringify({
+  autoupdate: false, mcp: { tests: { type: "remote", url: SERVER, ...(oauth && { oauth }) } },
+}));
+const run = (...rest) => execFileSync(OPENCODE, rest, { cwd: HOME, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+if (!existsSync(`${HOME}/.local/share/opencode/mcp-auth.json`)) run("mcp", "auth", "tests");
+// Without colors.
+const printed = run("mcp", "list").replaceAll(/\x1b\[[0-9;?]*[a-z]/gi, "");
+console.log(/\btests\b.*\bconnected\b/.test(printed) ? "called" : `failed: ${printed}`);

@@ -1,0 +1,190 @@
+//! A run of each client: all steps, and what must be true after each.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::browser::{Browser, Moment};
+use super::parties::{Party, Registration};
+use super::place::{ACCESS_LIFETIME, Place};
+
+/// Much longer than any client needs for a call.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A client in a place, with a browser of its own.
+struct Run<'p> {
+    place: &'p Place,
+    party: &'p Party,
+    registration: Registration,
+    browser: Browser,
+    folder: TempDir,
+    process: Option<Process>,
+}
+
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: Receiver<String>,
+}
+
+/// Each client of each kind that the place has. `kills`: the gateways are killed at three moments.
+pub async fn go_all_steps(place: &Place, parties: &[Party], kills: bool) {
+    let mut runs = Vec::new();
+    for party in parties {
+        for registration in party.kinds.iter().copied().filter(|registration| place.has(*registration)) {
+            let mut run = Run::start(place, party, registration, kills);
+            run.call("signs in and calls");
+            assert_eq!(run.browser.opened(), 1, "{} asks the user once", run.name());
+            let session = place.gateways.newest_session().await;
+            runs.push((run, session));
+        }
+    }
+    // Nothing but time makes tokens old. They end with a whole second.
+    tokio::time::sleep(ACCESS_LIFETIME + Duration::from_secs(2)).await;
+    for (run, session) in &mut runs {
+        if kills {
+            place.gateways.kill();
+        }
+        run.call("refreshes and calls");
+        let later = place.gateways.session(|listed| listed["tokenId"] == session["tokenId"]).await;
+        assert_ne!(later["lastUsedAt"], session["lastUsedAt"], "{} has refreshed: {later}", run.name());
+        assert_eq!(run.browser.opened(), 1, "{} does not ask the user again", run.name());
+    }
+    place.gateways.revoke().await;
+    for (run, _) in &mut runs {
+        // Some clients fail once, and begin again with the next call.
+        let first = run.answer();
+        if !first.starts_with("called") {
+            run.call(&format!("begins again after {first}"));
+        }
+        assert!(run.browser.opened() > 1, "{} asks the user again", run.name());
+    }
+}
+
+impl<'p> Run<'p> {
+    fn start(place: &'p Place, party: &'p Party, registration: Registration, kills: bool) -> Run<'p> {
+        let gateways = Arc::clone(&place.gateways);
+        let browser = Browser::start(move |moment| {
+            if kills && moment != Moment::Open {
+                gateways.kill();
+            }
+        });
+        let folder = TempDir::new().expect("a folder");
+        browser.install(folder.path());
+        for (name, text) in PROGRAMS {
+            std::fs::write(folder.path().join(name), text).expect("written");
+        }
+        std::fs::create_dir(folder.path().join("home")).expect("created");
+        Run { place, party, registration, browser, folder, process: None }
+    }
+
+    fn name(&self) -> String {
+        format!("{} ({:?})", self.party.name, self.registration)
+    }
+
+    fn call(&mut self, what: &str) {
+        let answer = self.answer();
+        assert!(answer.starts_with("called"), "{} {what}: {answer}\n{}", self.name(), self.log());
+    }
+
+    /// Lets the client call once. Returns what it says.
+    fn answer(&mut self) -> String {
+        let mut process = match self.process.take() {
+            Some(mut process) => {
+                process.signal("CONT");
+                writeln!(process.input, "again").expect("it reads its input");
+                process
+            }
+            None => self.start_process(),
+        };
+        let answer = process.answer();
+        if self.party.stays {
+            // As a laptop that sleeps: it must not refresh while gateways are killed for another client.
+            process.signal("STOP");
+            self.process = Some(process);
+        }
+        answer
+    }
+
+    fn start_process(&self) -> Process {
+        let folder = self.folder.path();
+        let mut command = self.party.command(folder);
+        let path = std::env::var("PATH").expect("a path");
+        command.env("PATH", format!("{}:{path}", folder.display())).env("BROWSER", folder.join("xdg-open"));
+        command.env("HOME", folder.join("home")).env("SERVER", &self.place.server);
+        command.env("NODE_EXTRA_CA_CERTS", &self.place.trusted).env("SSL_CERT_FILE", &self.place.trusted);
+        match (self.registration, &self.place.document) {
+            (Registration::Operator, _) => command.env("CLIENT_ID", "tests"),
+            (Registration::Document, Some(document)) => command.env("DOCUMENT", document),
+            _ => &mut command,
+        };
+        let log = std::fs::File::options().create(true).append(true).open(folder.join("client.log")).expect("opened");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        command.process_group(0);
+        let mut child = command.spawn().expect("tests/run installs it");
+        let input = child.stdin.take().expect("piped");
+        let output = child.stdout.take().expect("piped");
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // Nothing reads the rest.
+                let _ = sender.send(line);
+            }
+        });
+        Process { child, input, output: receiver }
+    }
+
+    /// What the client and the browser have printed.
+    fn log(&self) -> String {
+        let read = |name: &str| std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+        ["client.log", "browser.log"].map(read).concat()
+    }
+}
+
+impl Process {
+    /// For it and its children.
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), "--", &format!("-{}", self.child.id())]).status();
+        assert!(sent.expect("kill is there").success(), "SIG{name} was not sent");
+    }
+
+    /// The next line with what came of a call.
+    fn answer(&mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let mut others = String::new();
+        loop {
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.starts_with("called") || line.starts_with("failed") => return line,
+                Ok(line) => others = format!("{others}{line}\n"),
+                Err(error) => return format!("{error}: {others}"),
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal("KILL");
+        let _ = self.child.wait();
+    }
+}
+
+const PROGRAMS: [(&str, &str); 12] = [
+    ("authlib_client.py", include_str!("programs/authlib_client.py")),
+    ("callback.mjs", include_str!("programs/callback.mjs")),
+    ("callback.py", include_str!("programs/callback.py")),
+    ("codex.mjs", include_str!("programs/codex.mjs")),
+    ("fastmcp_client.py", include_str!("programs/fastmcp_client.py")),
+    ("inspector.mjs", include_str!("programs/inspector.mjs")),
+    ("mcp-remote.mjs", include_str!("programs/mcp-remote.mjs")),
+    ("mcp_client.py", include_str!("programs/mcp_client.py")),
+    ("oauth4webapi.mjs", include_str!("programs/oauth4webapi.mjs")),
+    ("openid-client.mjs", include_str!("programs/openid-client.mjs")),
+    ("opencode.mjs", include_str!("programs/opencode.mjs")),
+    ("typescript.mjs", include_str!("programs/typescript.mjs")),
+];
