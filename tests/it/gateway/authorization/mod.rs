@@ -18,6 +18,7 @@ mod registration;
 mod replicas;
 mod requests;
 mod reuse;
+mod single_page;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ async fn picture(browser: &Browser, name: &str) {
 }
 
 /// Waits until the browser shows a page with this heading.
-async fn shows(browser: &Browser, heading: &str) {
+pub(super) async fn shows(browser: &Browser, heading: &str) {
     eventually_within(TIMEOUT, heading, async || {
         let shown = browser.run("return document.querySelector('h1')?.textContent ?? ''", &Value::Null).await;
         if shown == heading { Ok(()) } else { Err(shown.to_string()) }
