@@ -82,6 +82,7 @@ pub struct ClientDocuments {
     documents: Fetched<ClientDocument>,
     key_sets: Fetched<KeySet>,
     fetches: Flights<Outcome>,
+    key_fetches: Flights<Result<Arc<KeySet>, Missing>>,
     running: Semaphore,
     per_host: Limiter,
     per_address: Limiter,
@@ -94,6 +95,7 @@ impl Default for ClientDocuments {
             documents: Fetched::default(),
             key_sets: Fetched::default(),
             fetches: Flights::default(),
+            key_fetches: Flights::default(),
             running: Semaphore::new(MAX_FETCHES),
             per_host: Limiter::new(PER_HOST),
             per_address: Limiter::new(PER_ADDRESS),
@@ -164,19 +166,14 @@ impl ClientDocuments {
         if let Some(document) = self.documents.get(client_id, KEPT, now) {
             return Ok((document, DocumentOutcome::Kept));
         }
-        let seat = self.fetches.join(flight_key("", client_id));
-        let mut outcome = seat.flight.lock().await;
-        if outcome.is_none() {
+        let fetch = async {
             let fetched = self.fetch(client_id, host, settings, client, now).await;
-            let fetched = match (fetched, self.documents.get(client_id, KEPT + STALE, now)) {
+            match (fetched, self.documents.get(client_id, KEPT + STALE, now)) {
                 (Err(missing), Some(stale)) if missing.is_temporary() => Ok((stale, DocumentOutcome::Stale)),
                 (fetched, _) => fetched.map(|document| (document, DocumentOutcome::Fetched)),
-            };
-            *outcome = Some(fetched);
-            seat.close();
-        }
-        let none = Missing::new(DocumentOutcome::Unreachable, "a fetch has no outcome");
-        outcome.clone().unwrap_or(Err(none))
+            }
+        };
+        self.fetches.once(flight_key("", client_id), Box::pin(fetch)).await
     }
 
     /// The public keys of a client that its document names. `is_unknown`: those that are kept lack the key of an
@@ -190,18 +187,21 @@ impl ClientDocuments {
         is_unknown: bool,
     ) -> Result<Arc<KeySet>, Reject> {
         let url = match keys {
-            DocumentKeys::Inline(text) => return key_set(text.as_bytes()).map(Arc::new),
+            DocumentKeys::Inline(text) => return key_set(text.as_bytes()).map(Arc::new).map_err(Missing::of_keys),
             DocumentKeys::At(url) => url,
         };
         let longest = if is_unknown { KEYS_COOLDOWN } else { KEPT };
-        if let Some(keys) = self.key_sets.get(url, longest, now) {
-            return Ok(keys);
-        }
-        let host = allowed_host(url, settings)?;
-        let response = self.get(url, host, settings, client, now, MAX_KEY_SET).await?;
-        let keys = Arc::new(key_set(response.body())?);
-        self.key_sets.keep(url, keys.clone(), now);
-        Ok(keys)
+        let fetch = async {
+            if let Some(keys) = self.key_sets.get(url, longest, now) {
+                return Ok(keys);
+            }
+            let host = allowed_host(url, settings)?;
+            let response = self.get(url, host, settings, client, now, MAX_KEY_SET).await?;
+            let keys = Arc::new(key_set(response.body())?);
+            self.key_sets.keep(url, keys.clone(), now);
+            Ok(keys)
+        };
+        self.key_fetches.once(flight_key("", url), Box::pin(fetch)).await.map_err(Missing::of_keys)
     }
 
     /// The clients with a document in the memory, each with the name that the document gives it.
@@ -251,6 +251,14 @@ impl ClientDocuments {
 impl Missing {
     fn new(outcome: DocumentOutcome, detail: impl Into<String>) -> Self {
         Missing { outcome, detail: detail.into() }
+    }
+
+    /// Without usable keys, the client has not proved that it is the one of the document.
+    fn of_keys(missing: Missing) -> Reject {
+        match missing.outcome {
+            DocumentOutcome::Invalid => Reject::new(Reason::ClientAssertion, missing.detail),
+            _ => missing.into(),
+        }
     }
 
     fn is_temporary(&self) -> bool {
@@ -316,8 +324,8 @@ fn read(client_id: &str, response: &Response<Bytes>) -> Result<ClientDocument, M
 }
 
 /// The keys for [`ALGORITHMS`]. A set without any is none.
-fn key_set(text: &[u8]) -> Result<KeySet, Reject> {
-    let bad = |detail: String| Reject::new(Reason::ClientAssertion, detail);
+fn key_set(text: &[u8]) -> Result<KeySet, Missing> {
+    let bad = |detail: String| Missing::new(DocumentOutcome::Invalid, detail);
     let text = str::from_utf8(text).map_err(|_| bad("the keys of the client are not UTF-8".to_owned()))?;
     let read = KeySet::from_remote_jwks(text, &ALGORITHMS);
     read.map(|(keys, _)| keys).map_err(|error| bad(format!("the keys of the client cannot be used: {error}")))

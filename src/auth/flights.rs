@@ -53,6 +53,22 @@ impl<T> Flights<T> {
         entry.seats += 1;
         Seat { flights: self, key, flight: entry.flight.clone(), is_first: entry.seats == 1 }
     }
+
+    /// Asks, or waits for the request that asks already.
+    pub(super) async fn once(&self, key: u128, ask: impl Future<Output = T>) -> T
+    where
+        T: Clone,
+    {
+        let seat = self.join(key);
+        let mut outcome = seat.flight.lock().await;
+        if let Some(known) = &*outcome {
+            return known.clone();
+        }
+        let asked = ask.await;
+        *outcome = Some(asked.clone());
+        seat.close();
+        asked
+    }
 }
 
 impl<T> Seat<'_, T> {

@@ -25,6 +25,16 @@ pub(super) const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-
 /// Parameters by which a client authenticates.
 const SECRETS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];
 
+/// What a client can gain by sending one assertion twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repetition {
+    /// The call gives tokens: an assertion is good for one.
+    Gains,
+    /// It pushes a request or ends a session. Anyone can make a document with a key, and a stranger's call must write
+    /// nothing to the store: the assertion of such a client is not used up.
+    GainsNothing,
+}
+
 /// Who calls.
 #[derive(Clone, Copy)]
 pub(crate) enum CallingClient<'c> {
@@ -79,8 +89,8 @@ impl<'c> CallingClient<'c> {
 }
 
 impl<'c> Call<'c, '_> {
-    /// The client of this call. Its assertion is used up.
-    pub(crate) async fn client<'f>(&self, form: &'f Form) -> Result<CallingClient<'f>, Reject>
+    /// The client of this call.
+    pub(crate) async fn client<'f>(&self, form: &'f Form, repetition: Repetition) -> Result<CallingClient<'f>, Reject>
     where
         'c: 'f,
     {
@@ -97,7 +107,7 @@ impl<'c> Call<'c, '_> {
                 if form.get("client_secret").is_some() {
                     return Err(bad("an assertion and a secret"));
                 }
-                self.assertion_client(assertion, claimed).await
+                self.assertion_client(assertion, claimed, repetition).await
             }
             _ => {
                 self.check_client(form)?;
@@ -122,7 +132,12 @@ impl<'c> Call<'c, '_> {
         expected.check(self.context.certificate()).map_err(other)
     }
 
-    async fn assertion_client<'f>(&self, assertion: &str, claimed: Option<&'f str>) -> Result<CallingClient<'f>, Reject>
+    async fn assertion_client<'f>(
+        &self,
+        assertion: &str,
+        claimed: Option<&'f str>,
+        repetition: Repetition,
+    ) -> Result<CallingClient<'f>, Reject>
     where
         'c: 'f,
     {
@@ -156,7 +171,9 @@ impl<'c> Call<'c, '_> {
                 reject
             }
         })?;
-        self.use_up(&named, assertion, verified).await?;
+        if repetition == Repetition::Gains || client.registered().is_ok() {
+            self.use_up(&named, assertion, verified).await?;
+        }
         Ok(client)
     }
 

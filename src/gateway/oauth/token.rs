@@ -7,7 +7,7 @@
 use http::{Response, StatusCode};
 
 use super::call::Call;
-use super::client::CallingClient;
+use super::client::{CallingClient, Repetition};
 use super::form::Form;
 use super::token_response::TokenResponse;
 use crate::gateway::endpoints::TOKEN_EXCHANGE;
@@ -26,7 +26,7 @@ impl Call<'_, '_> {
         }
         // Before the client causes a fetch of its document.
         self.endpoints.denied.check(form.get("client_id").unwrap_or_default())?;
-        let client = self.client(form).await?;
+        let client = self.client(form, Repetition::Gains).await?;
         // A code and a refresh token are good only with the client_id of their client, so that none can leave it out.
         self.endpoints.denied.check(client.id().unwrap_or_default())?;
         // After the client, and before anything is granted.

@@ -57,11 +57,13 @@ pub async fn go_all_steps(place: &Place, parties: &[Party], kills: bool) {
     }
     place.gateways.revoke().await;
     for (run, _) in &mut runs {
-        // Some clients fail once, and begin again with the next call.
-        let first = run.answer();
-        if !first.starts_with("called") {
-            run.call(&format!("begins again after {first}"));
+        // Some clients fail before they begin again, with another call.
+        let mut answers = Vec::new();
+        while answers.len() < 3 && !answers.last().is_some_and(|last: &String| last.starts_with("called")) {
+            answers.push(run.answer());
         }
+        let last = answers.last().expect("an answer");
+        assert!(last.starts_with("called"), "{} begins again: {answers:#?}\n{}", run.name(), run.log());
         assert!(run.browser.opened() > 1, "{} asks the user again", run.name());
     }
 }

@@ -15,16 +15,26 @@ if (!existsSync(home)) {
 const signIn = () => execFileSync("node", [CODEX, "mcp", "login", "tests"], { stdio: ["ignore", "inherit", "inherit"] });
 if (!existsSync(`${home}/.credentials.json`)) signIn();
 
-const app = spawn("node", [CODEX, "app-server"], { stdio: ["pipe", "pipe", "inherit"] });
-const send = (message) => app.stdin.write(`${JSON.stringify(message)}\n`);
-send({ id: 1, method: "initialize", params: { clientInfo: { name: "tests", version: "1" } } });
-send({ method: "initialized" });
-send({ id: 2, method: "mcpServerStatus/list", params: {} });
-for await (const line of createInterface({ input: app.stdout })) {
-  const message = JSON.parse(line);
-  if (message.id !== 2) continue;
-  const tools = Object.keys(message.result?.data?.[0]?.tools ?? {});
-  console.log(tools.length ? "called" : `failed: ${line}`);
-  app.kill();
-  process.exit();
+/** What the app says of the server. */
+const ask = async () => {
+  const app = spawn("node", [CODEX, "app-server"], { stdio: ["pipe", "pipe", "inherit"] });
+  const send = (message) => app.stdin.write(`${JSON.stringify(message)}\n`);
+  send({ id: 1, method: "initialize", params: { clientInfo: { name: "tests", version: "1" } } });
+  send({ method: "initialized" });
+  send({ id: 2, method: "mcpServerStatus/list", params: {} });
+  for await (const line of createInterface({ input: app.stdout })) {
+    const message = JSON.parse(line);
+    if (message.id !== 2) continue;
+    app.kill();
+    return message.result?.data?.[0] ?? message;
+  }
+};
+
+let server = await ask();
+// What a user does whom it asks to.
+if (server.authStatus === "notLoggedIn") {
+  signIn();
+  server = await ask();
 }
+console.log(Object.keys(server.tools ?? {}).length ? "called" : `failed: ${JSON.stringify(server)}`);
+process.exit();

@@ -3,21 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bearward::tokens::jwt::Algorithm;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Front, OAUTH, Page, authorize, counted, counts, fetched};
-use crate::gateway::oauth::clients::{MachineKey, TYPE};
-use crate::gateway::oauth::post;
+use super::{Front, OAUTH, authorize, counted, counts, fetched};
 use crate::support::KeyServer;
-use crate::support::tokens::{Mint, claims_of};
 use crate::support::visitor::{APP, parameter};
 
-const CALLBACK: &str = "http://127.0.0.1:7777/callback";
+pub(super) const CALLBACK: &str = "http://127.0.0.1:7777/callback";
 
 /// A gateway that accepts documents of these hosts, and a server at `https://localhost` that has some.
-async fn front(hosts: &str) -> (Front, KeyServer, Arc<TempDir>) {
+pub(super) async fn front(hosts: &str) -> (Front, KeyServer, Arc<TempDir>) {
     let folder = Arc::new(TempDir::new().expect("a folder"));
     let certificate = folder.path().join("documents.pem");
     let server = KeyServer::start_tls(&[], &certificate);
@@ -26,7 +22,7 @@ async fn front(hosts: &str) -> (Front, KeyServer, Arc<TempDir>) {
     (front, server, folder)
 }
 
-fn url(server: &KeyServer) -> String {
+pub(super) fn url(server: &KeyServer) -> String {
     format!("https://localhost:{}/client.json", server.address.port())
 }
 
@@ -34,14 +30,14 @@ fn publish(server: &KeyServer, document: &Value) {
     server.pages().documents = vec![("/client.json".to_owned(), document.to_string())];
 }
 
-fn document(server: &KeyServer) -> Value {
+pub(super) fn document(server: &KeyServer) -> Value {
     json!({
         "client_id": url(server), "client_name": "Notes", "redirect_uris": ["http://127.0.0.1/callback"],
         "grant_types": ["authorization_code", "urn:ietf:params:oauth:grant-type:device_code"], "logo_uri": "x",
     })
 }
 
-async fn status(front: &Front, client_id: &str) -> u16 {
+pub(super) async fn status(front: &Front, client_id: &str) -> u16 {
     let request = authorize(&[("client_id", client_id), ("redirect_uri", CALLBACK)]);
     fetched(front, &request).await.status.as_u16()
 }
@@ -141,131 +137,6 @@ async fn a_flood_of_urls_makes_few_fetches() {
     assert_eq!(statuses[..10], [400; 10], "the documents are missing");
     assert_eq!(statuses[10..], [503; 20], "10 a minute for each host");
     assert_eq!(server.pages().seen.len(), 10);
-}
-
-/// A client with a key in its document, and an assertion of it for this gateway.
-fn assertion(key: &MachineKey, id: &str, now: u64, changes: Value) -> String {
-    let mut claims = json!({ "iss": id, "sub": id, "aud": APP });
-    for (name, value) in changes.as_object().expect("an object") {
-        claims[name] = value.clone();
-    }
-    key.with_claims(now, claims)
-}
-
-fn with_key(server: &KeyServer, keys: &Value) -> Value {
-    let mut document = document(server);
-    document["token_endpoint_auth_method"] = json!("private_key_jwt");
-    for (name, value) in keys.as_object().expect("an object") {
-        document[name] = value.clone();
-    }
-    document
-}
-
-/// The code of a client of a document, which `alice` has agreed to.
-async fn code(front: &mut Front, id: &str) -> String {
-    let page = Page::of(&front.alice.navigate(&authorize(&[("client_id", id), ("redirect_uri", CALLBACK)])).await);
-    let answer = front.decide(&page, "allow").await;
-    parameter(&answer, "code").expect("a code")
-}
-
-/// Hostile cases 55 and 56.
-#[tokio::test]
-async fn a_client_with_a_key_in_its_document_must_use_it() {
-    let (mut front, server, _folder) = front("[\"localhost\"]").await;
-    assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
-    let (key, stranger) = (MachineKey::new(), MachineKey::new());
-    let id = url(&server);
-    let set: Value = serde_json::from_str(&key.0.jwks()).expect("JSON");
-    let at = json!({ "jwks_uri": format!("https://localhost:{}/keys.json", server.address.port()) });
-    for (number, keys) in [json!({ "jwks": set }), at].into_iter().enumerate() {
-        // Another document than before, and not more than 10 fetches a minute.
-        front.gateway.clock.advance(Duration::from_mins(16));
-        let document = ("/client.json".to_owned(), with_key(&server, &keys).to_string());
-        server.pages().documents = vec![document, ("/keys.json".to_owned(), key.0.jwks())];
-        let now = front.gateway.now_secs();
-        let client = [("client_id", &*id), ("redirect_uri", CALLBACK)];
-        let code = code(&mut front, &id).await;
-        let good = assertion(&key, &id, now, json!({}));
-        for (wrong, what) in [
-            (String::new(), "no assertion"),
-            (assertion(&stranger, &id, now, json!({})), "the key of another client"),
-            (assertion(&key, &id, now, json!({ "aud": "https://other.example" })), "another audience"),
-            (assertion(&key, "ci", now, json!({})), "another name"),
-        ] {
-            let kind = if wrong.is_empty() { "" } else { TYPE };
-            let proof = [("client_assertion", &*wrong), ("client_assertion_type", kind)];
-            let response = front.redeem(&code, &[&client[..], &proof].concat()).await;
-            assert_eq!(response.json()["error"], "invalid_client", "{number}: {what}: {}", response.text());
-        }
-        let proof = [("client_assertion", &*good), ("client_assertion_type", TYPE)];
-        let tokens = front.redeem(&code, &[&client[..], &proof].concat()).await;
-        assert_eq!(tokens.status, 200, "{number}: {}", tokens.text());
-        let claims = claims_of(tokens.json()["access_token"].as_str().expect("a token"));
-        assert_eq!(claims["client_auth"], "private_key_jwt");
-        // The name of the client and its refresh token are not enough, also where the document is away.
-        server.pages().documents.clear();
-        let refresh = tokens.json()["refresh_token"].as_str().expect("a token").to_owned();
-        let form = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*id)];
-        let rejected = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
-        rejected.assert_rejected(401, "invalid_client");
-        let revoke = [("token", &*refresh), ("client_id", &*id)];
-        let revoked = post(front.gateway.client().host("app.example"), "/oauth/revoke", &revoke).await;
-        revoked.assert_rejected(401, "invalid_client");
-        let again = assertion(&key, &id, now, json!({}));
-        let proof = [("client_assertion", &*again), ("client_assertion_type", TYPE)];
-        let form = [&form[..], &proof].concat();
-        let refreshed = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
-        assert_eq!(refreshed.status, 200, "{number}: {}", refreshed.text());
-        let used = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
-        used.assert_rejected(401, "invalid_client");
-        // A document that cannot be fetched again asks users on, and proves no key: the client may have removed it.
-        front.gateway.clock.advance(Duration::from_mins(16));
-        server.pages().documents = vec![("/client.json".to_owned(), "x".repeat(6_000))];
-        assert_eq!(status(&front, &id).await, 303);
-        let late = assertion(&key, &id, front.gateway.now_secs(), json!({}));
-        let refresh = refreshed.json()["refresh_token"].as_str().expect("a token").to_owned();
-        let form = [
-            ("grant_type", "refresh_token"),
-            ("refresh_token", &*refresh),
-            ("client_id", &*id),
-            ("client_assertion", &*late),
-            ("client_assertion_type", TYPE),
-        ];
-        let before = counted(&front, "client_documents").await["stale"];
-        let stale = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
-        stale.assert_rejected(503, "temporarily_unavailable");
-        assert_eq!(counted(&front, "client_documents").await["stale"], before + 1);
-    }
-}
-
-/// A key set that grew since it was fetched is fetched again, at most once in 30 seconds.
-#[tokio::test]
-async fn a_new_key_of_a_document_is_found() {
-    let (mut front, server, _folder) = front("[\"localhost\"]").await;
-    assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
-    let (old, new) =
-        (MachineKey(Mint::new(Algorithm::ES256).named("old")), MachineKey(Mint::new(Algorithm::ES256).named("new")));
-    let id = url(&server);
-    let keys = json!({ "jwks_uri": format!("https://localhost:{}/keys.json", server.address.port()) });
-    let document = ("/client.json".to_owned(), with_key(&server, &keys).to_string());
-    let publish = |key: &MachineKey| {
-        server.pages().documents = vec![document.clone(), ("/keys.json".to_owned(), key.0.jwks())];
-    };
-    let mut statuses = Vec::new();
-    for (key, wait) in [(&old, 0), (&new, 0), (&new, 31)] {
-        front.gateway.clock.advance(Duration::from_secs(wait));
-        publish(key);
-        let code = code(&mut front, &id).await;
-        let proof = assertion(key, &id, front.gateway.now_secs(), json!({}));
-        let changed = [
-            ("client_id", &*id),
-            ("redirect_uri", CALLBACK),
-            ("client_assertion", &*proof),
-            ("client_assertion_type", TYPE),
-        ];
-        statuses.push(front.redeem(&code, &changed).await.status.as_u16());
-    }
-    assert_eq!(statuses, [200, 401, 200]);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ mod clients;
 mod codes;
 mod consent;
 mod denied_clients;
+mod document_keys;
 mod documents;
 mod ended_clients;
 mod explained;

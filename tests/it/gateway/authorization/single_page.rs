@@ -68,10 +68,8 @@ async fn an_app_with_oidc_client_ts_goes_all_steps_in_two_tabs() {
     )
     .await;
     assert_eq!(found, json!({ "statuses": [200, 200], "isNew": true }));
-    let found = run(
-        &browser,
-        "const user = await tab.getUser(); await tab.revokeTokens(['refresh_token']); return call(user)",
-    )
-    .await;
+    let found =
+        run(&browser, "const user = await tab.getUser(); await tab.revokeTokens(['refresh_token']); return call(user)")
+            .await;
     assert_eq!(found, 401, "the session has ended");
 }
