@@ -1,7 +1,7 @@
 //! The attacks. Each is defined by what its connections send first and what they send after that.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use crate::gateway::Gateway;
 use crate::{Outcome, client};
 
-pub const NAMES: [&str; 25] = [
+pub const NAMES: [&str; 28] = [
     "slow-heads",
     "slow-bodies",
     "no-reading",
@@ -31,6 +31,9 @@ pub const NAMES: [&str; 25] = [
     "forged",
     "guesses",
     "log-lines",
+    "authorizations",
+    "registrations",
+    "documents",
     "ping",
     "settings",
     "priority",
@@ -67,6 +70,23 @@ path = \"/login\"
 upstream = \"origin\"
 public = true
 login = true
+[[route]]
+path = \"/signin\"
+upstream = \"origin\"
+public = true
+login = \"cookie\"
+[[route]]
+path = \"/mcp\"
+upstream = \"origin\"
+resource = true
+[oauth]
+login_page = \"/signin\"
+registration = [\"loopback\"]
+client_documents = [\"localhost\"]
+[[oauth.client]]
+client_id = \"cli\"
+client_auth = \"none\"
+redirect_uris = [\"http://127.0.0.1/callback\"]
 ";
 
 /// What a connection does after its opening.
@@ -177,6 +197,25 @@ impl Attack {
                 let indexed = |stream: u32| frame(1, 5, stream + 2, &[0x82, 0x84, 0x86, 0x80 | 63, 0x80 | 62]);
                 attack(4, &after_hello(frame(1, 5, 1, &long_agent_block())), of_stream(indexed))
             }
+            // The gateway seals each request into the URL of the consent page.
+            "authorizations" => attack(4, &[], repeat(authorization("cli").into_bytes())),
+            "registrations" => {
+                let body = "{\"client_name\":\"A program\",\"redirect_uris\":[\"http://127.0.0.1/callback\"]}";
+                let head =
+                    "POST /oauth/register HTTP/1.1\r\nHost: gateway.example\r\nContent-Type: application/json\r\n";
+                let register = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+                attack(4, &[], repeat(register.into_bytes()))
+            }
+            // Each request names another document, at a server that accepts connections and says nothing.
+            "documents" => {
+                let server = TcpListener::bind("127.0.0.1:0")?;
+                let port = server.local_addr()?.port();
+                let request = move |turn| {
+                    let _ = &server;
+                    authorization(&format!("https%3A%2F%2Flocalhost%3A{port}%2F{turn}"))
+                };
+                attack(4, &[], Behavior::Flood(Box::new(move |turn| request(turn).into_bytes())))
+            }
             "ping" => attack(4, &hello, flood(frame(6, 0, 0, &[7; 8]))),
             "settings" => attack(4, &hello, flood(frame(4, 0, 0, &[]))),
             "priority" => attack(4, &hello, flood(frame(2, 0, 1, &[0, 0, 0, 0, 1]))),
@@ -223,6 +262,16 @@ impl Attack {
         }
         Sent { attacks, bytes: attackers.iter().map(|attacker| attacker.bytes).sum() }
     }
+}
+
+/// A request of the authorization endpoint, as a browser sends it for this client.
+fn authorization(client: &str) -> String {
+    let challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+    let query = format!(
+        "response_type=code&client_id={client}&redirect_uri=http%3A%2F%2F127.0.0.1%3A7%2Fcallback&state=x\
+         &code_challenge={challenge}&code_challenge_method=S256"
+    );
+    format!("GET /oauth/authorize?{query} HTTP/1.1\r\nHost: gateway.example\r\n\r\n")
 }
 
 /// 127.0.1.1, 127.0.2.1 and so on for 127.0.1.1.

@@ -59,6 +59,8 @@ pub struct Forwarder {
 /// A response on its way to the client, and what has to live as long as its body.
 pub struct Forwarded {
     pub response: Response<Body>,
+    /// The gateway has made it itself. No backend was asked.
+    pub is_local: bool,
     pub upstream_connection: Option<PooledConnection>,
     pub tunnel: Option<Tunnel>,
     /// Of the server at the other end of the tunnel.
@@ -76,6 +78,7 @@ impl Forwarded {
     pub fn local_reply(response: Response<Body>) -> Self {
         Forwarded {
             response,
+            is_local: true,
             upstream_connection: None,
             tunnel: None,
             broken_responses: None,
@@ -314,7 +317,17 @@ impl Forwarder {
         let upstream_connection = tunnel.is_none().then_some(upstream_connection);
         let token_bound = Some(token_bound);
         let is_grpc_call = sent.is_grpc_call;
-        Ok(Forwarded { response, upstream_connection, tunnel, broken_responses, token_bound, is_grpc_call, login })
+        let is_local = false;
+        Ok(Forwarded {
+            response,
+            is_local,
+            upstream_connection,
+            tunnel,
+            broken_responses,
+            token_bound,
+            is_grpc_call,
+            login,
+        })
     }
 }
 

@@ -191,9 +191,15 @@ impl Gateway {
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
-            Err(reject) => rules.reject(reject, self.token_calls.resource(), request, peer, &mut delivery).await,
+            Err(reject) => rules.reject(reject, self.token_calls.resource(), request, peer, &mut delivery),
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);
+        if forwarded.is_local {
+            // Lets other requests run first: hyper would otherwise handle all requests in a row that a client has sent
+            // at once, for no backend makes them wait. The status is recorded before: the client may reset its stream
+            // meanwhile.
+            tokio::task::yield_now().await;
+        }
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
         response::set_cors(&mut forwarded, &self.decider.cors, rules.page.as_ref(), delivery.route.as_deref());
         rules.back.encode(&mut forwarded.response, rejected).await;

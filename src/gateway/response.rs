@@ -37,7 +37,7 @@ pub(super) struct ResponseRules<'g> {
 impl ResponseRules<'_> {
     /// The response to a rejected request. Also returns true if the client's body counts as too much. `resource`: that
     /// of routes without one of their own.
-    pub(super) async fn reject(
+    pub(super) fn reject(
         &self,
         reject: Reject,
         resource: Option<&ProtectedResource>,
@@ -50,9 +50,6 @@ impl ResponseRules<'_> {
         let challenges = challenges(route.as_deref(), request.headers(), resource);
         let mut rejected = self.respond(reject, challenges, peer, delivery, has_unread_body);
         self.show_maintenance(&mut rejected.0.response, delivery);
-        // Lets other requests run first: hyper would otherwise handle many rejected requests in a row. The rejection is
-        // recorded before: the client may reset its stream meanwhile.
-        tokio::task::yield_now().await;
         rejected
     }
 
@@ -166,7 +163,7 @@ pub(super) fn attach_delivery(
     worker: &Arc<Worker>,
     timeout: Option<Duration>,
 ) -> Response<Body> {
-    let Forwarded { mut response, upstream_connection, tunnel, broken_responses, token_bound, is_grpc_call, login: _ } =
+    let Forwarded { mut response, upstream_connection, tunnel, broken_responses, token_bound, is_grpc_call, .. } =
         forwarded;
     delivery.head_complete(token_bound.is_some());
     delivery.upstream_connection = upstream_connection;

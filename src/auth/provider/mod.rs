@@ -68,6 +68,15 @@ impl Providers {
         }
     }
 
+    /// As [`Providers::metadata`]. A gateway that has just started waits for its first fetch of the document.
+    pub async fn first_metadata(&self, provider: &Provider, now: Uptime) -> Result<Metadata, Reject> {
+        let source = self.source(provider)?;
+        if source.document().is_none() {
+            source.refetch(now).await;
+        }
+        self.metadata(provider)
+    }
+
     /// Writes into the log what is wrong with the endpoints of a provider, when that has changed.
     fn report(&self, provider: &Provider, wrong: &[String], message: &'static str) {
         let detail: String = wrong.join("; ").chars().take(MAX_DETAIL).collect();

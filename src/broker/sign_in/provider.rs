@@ -17,7 +17,7 @@ use crate::tokens::jwt::SignedInAt;
 use crate::tokens::jwt::signed::SignedToken;
 use crate::tokens::sign_in::rules::SignInRules;
 use crate::tokens::sign_in::token_response::TokenResponse;
-use crate::types::clock::{Clock, UnixTime};
+use crate::types::clock::{Clock, UnixTime, Uptime};
 use crate::types::reject::{Reject, with_causes};
 
 /// The keys of `[[provider]]` that concern sign-ins.
@@ -89,6 +89,12 @@ impl SignInProvider {
     /// Its endpoints, as far as they are known.
     pub fn metadata(&self) -> Result<Metadata, Reject> {
         self.known.metadata(&self.provider)
+    }
+
+    /// As [`SignInProvider::metadata`]. A gateway that has just started waits for them: the user is at the end of a
+    /// sign-in that began before.
+    pub async fn metadata_to_end(&self, now: Uptime) -> Result<Metadata, Reject> {
+        self.known.first_metadata(&self.provider, now).await
     }
 
     /// Counts a sign-in for which the provider issued no refresh token, and warns, if the gateway asks for one.

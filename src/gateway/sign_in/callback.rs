@@ -131,7 +131,7 @@ impl SignIn {
         if attempt.issuer != *with.provider.issuer {
             return Err(failed("the attempt was at another issuer"));
         }
-        let announced = with.metadata()?.sends_issuer;
+        let announced = with.metadata_to_end(context.clock.uptime()).await?.sends_issuer;
         callback.check_issuer(&attempt.issuer, announced).map_err(failed)?;
         let code = match &callback.outcome {
             Outcome::Code(code) => code,

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub enum Moment {
     /// It opens the page that a client asks for.
     Open,
+    /// It comes back from the provider.
+    SignedIn,
     /// The user agrees.
     Consent,
     /// It brings the code to the client, which redeems it.
@@ -71,6 +73,7 @@ fn read(stream: &TcpStream) -> Moment {
     BufReader::new(stream).read_line(&mut line).expect("a request");
     match line.split(' ').nth(1) {
         Some("/open") => Moment::Open,
+        Some("/signed_in") => Moment::SignedIn,
         Some("/consent") => Moment::Consent,
         Some("/callback") => Moment::Callback,
         _ => panic!("the browser asks for {line}"),

@@ -2,8 +2,9 @@
 //! MCP, refreshes and calls again, and goes on after its session was revoked.
 //!
 //! The matrix: each client, as each of the kinds of client that it can be (`parties`), with one gateway or two behind
-//! nginx (`place`), and with gateways that run on or are killed at three moments: before the user agrees, before the
-//! client redeems its code, before it refreshes. `tests/run` runs the libraries behind nginx; `tests/clients` runs all.
+//! nginx (`place`), and with gateways that run on or are killed at four moments: before the browser comes back from the
+//! provider, before the user agrees, before the client redeems its code, before it refreshes. `tests/run` runs the
+//! libraries behind nginx; `tests/clients` runs all.
 
 mod browser;
 mod gateways;
@@ -18,43 +19,31 @@ use runs::go_all_steps;
 /// Behind nginx, and killed at each moment: the hardest row.
 #[tokio::test]
 async fn libraries_go_all_steps_while_gateways_are_killed() {
-    go_all_steps(&Place::start(2, false), LIBRARIES, true).await;
+    go_all_steps(&places(2), LIBRARIES, true).await;
 }
 
-#[tokio::test]
-async fn libraries_with_documents_go_all_steps_while_gateways_are_killed() {
-    go_all_steps(&Place::start(2, true), LIBRARIES, true).await;
+/// One in which clients register themselves, and one in which they have documents.
+fn places(gateways: usize) -> [Place; 2] {
+    [false, true].map(|has_documents| Place::start(gateways, has_documents))
 }
 
 /// All clients, with each number of gateways.
-async fn all(has_documents: bool, kills: bool) {
+async fn all(kills: bool) {
     for gateways in [1, 2] {
-        go_all_steps(&Place::start(gateways, has_documents), ALL, kills).await;
+        go_all_steps(&places(gateways), ALL, kills).await;
     }
 }
 
 #[tokio::test]
 #[ignore = "tests/clients runs it"]
 async fn all_clients_go_all_steps() {
-    all(false, false).await;
+    all(false).await;
 }
 
 #[tokio::test]
 #[ignore = "tests/clients runs it"]
 async fn all_clients_go_all_steps_while_gateways_are_killed() {
-    all(false, true).await;
-}
-
-#[tokio::test]
-#[ignore = "tests/clients runs it"]
-async fn all_clients_with_documents_go_all_steps() {
-    all(true, false).await;
-}
-
-#[tokio::test]
-#[ignore = "tests/clients runs it"]
-async fn all_clients_with_documents_go_all_steps_while_gateways_are_killed() {
-    all(true, true).await;
+    all(true).await;
 }
 
 /// Otherwise a row of the matrix could be lost.

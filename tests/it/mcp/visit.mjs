@@ -51,7 +51,9 @@ export const visit = async (start, isEnd) => {
     if (isEnd(url)) return url;
     const { status, location, html } = await load(url, options);
     if (location) {
-      [url, options] = [new URL(location, url).href, {}];
+      const next = new URL(location, url);
+      if (next.origin === new URL(start).origin && next.origin !== new URL(url).origin) await tell("signed_in");
+      [url, options] = [next.href, {}];
       continue;
     }
     const request = field(html, "request");

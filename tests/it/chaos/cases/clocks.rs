@@ -293,6 +293,7 @@ fn a_revocation_at_a_gateway_that_is_ahead_rejects_no_later_login() {
 
 /// Marks that have expired keep the sweep busy, so that it runs in this very second.
 #[test]
+#[ignore = "tests/chaos runs it"]
 fn gateways_that_are_ahead_for_a_moment_sweep_no_revocation_in_force() {
     const BACKLOG: usize = 400_000;
     let server = PostgresServer::start();
