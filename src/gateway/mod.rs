@@ -203,6 +203,8 @@ impl Gateway {
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
         response::set_cors(&mut forwarded, &self.decider.cors, rules.page.as_ref(), delivery.route.as_deref());
         rules.back.encode(&mut forwarded.response, rejected).await;
+        // A page is a response with a reason: what a rejection costs its sender does not depend on its form.
+        let rejected = delivery.record.rejected.as_ref().map(|reject| reject.reason);
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);
         Handled { response, rejected, body_rejected }
     }

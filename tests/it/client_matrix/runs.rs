@@ -16,6 +16,9 @@ use super::place::{ACCESS_LIFETIME, Place};
 /// Much longer than any client needs for a call.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// More than `tokens.clock_skew`.
+const CLOCK_SKEW: Duration = Duration::from_secs(10);
+
 /// A client in a place, with a browser of its own.
 struct Run<'p> {
     place: &'p Place,
@@ -45,8 +48,8 @@ pub async fn go_all_steps(places: &[Place], parties: &[Party], kills: bool) {
             runs.push((run, session));
         }
     }
-    // Nothing but time makes tokens old. They end with a whole second.
-    tokio::time::sleep(ACCESS_LIFETIME + Duration::from_secs(2)).await;
+    // Nothing but time makes tokens old.
+    tokio::time::sleep(ACCESS_LIFETIME + CLOCK_SKEW).await;
     for (run, session) in &mut runs {
         let place = run.place;
         if kills {

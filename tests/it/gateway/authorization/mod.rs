@@ -8,6 +8,7 @@ mod document_keys;
 mod documents;
 mod ended_clients;
 mod explained;
+mod floods;
 mod flow;
 mod grants;
 mod login_page;
@@ -114,6 +115,8 @@ impl Front {
         );
         let text = Gateway::config_text(&upstream.address.to_string(), &format!("{provider}{more}"));
         let text = text.replace("https://gateway.example", APP).replace("calls = 0", &format!("calls = {calls}"));
+        // With one worker, what one client costs another one shows.
+        let text = text.replace("workers = 2", "workers = 1");
         let folder = Arc::new(TempDir::new().expect("a folder"));
         let secret = folder.path().join("client.secret");
         bearward::types::secret::write_private(&secret, b"of the gateway").expect("written");
