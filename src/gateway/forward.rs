@@ -317,17 +317,8 @@ impl Forwarder {
         let upstream_connection = tunnel.is_none().then_some(upstream_connection);
         let token_bound = Some(token_bound);
         let is_grpc_call = sent.is_grpc_call;
-        let is_local = false;
-        Ok(Forwarded {
-            response,
-            is_local,
-            upstream_connection,
-            tunnel,
-            broken_responses,
-            token_bound,
-            is_grpc_call,
-            login,
-        })
+        let forwarded = Forwarded { is_local: false, upstream_connection, ..Forwarded::local_reply(response) };
+        Ok(Forwarded { tunnel, broken_responses, token_bound, is_grpc_call, login, ..forwarded })
     }
 }
 

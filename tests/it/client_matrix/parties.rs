@@ -28,8 +28,8 @@ pub struct Party {
     program: &'static [&'static str],
     /// The folder in `target` with its libraries.
     libraries: &'static str,
-    /// If true, it is one process that calls again when it is told so. Else each call is a process, and the tokens are
-    /// in files.
+    /// If true, it is one process that calls again for each line of its input. Else each call is a process, and the
+    /// tokens are in files.
     pub stays: bool,
     pub kinds: &'static [Registration],
 }
