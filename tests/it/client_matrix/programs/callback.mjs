@@ -33,3 +33,29 @@ export const callForEachLine = async (call) => {
   for await (const _ of createInterface({ input: process.stdin })) await once();
   process.exit();
 };
+
+/** What a library of OAuth sends that knows nothing of MCP. */
+const INITIALIZE = JSON.stringify({
+  jsonrpc: "2.0", id: 1, method: "initialize",
+  params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "tests", version: "1" } },
+});
+
+/** A call for each line by such a library: `signIn` and `refresh` give tokens, and `send` sends a POST request with an
+ * access token, a body and headers. The call after one that failed begins again. */
+export const callWithTokens = async ({ signIn, refresh, send }) => {
+  let kept;
+  const begin = (tokens) => ({ tokens, expires: Date.now() + tokens.expires_in * 1000 });
+  const current = async (before) => {
+    if (!before) return begin(await signIn());
+    return Date.now() > before.expires ? begin(await refresh(before.tokens.refresh_token)) : before;
+  };
+  await callForEachLine(async () => {
+    const before = kept;
+    kept = undefined;
+    const session = await current(before);
+    const headers = new Headers({ "content-type": "application/json", accept: "application/json, text/event-stream" });
+    const response = await send(session.tokens.access_token, INITIALIZE, headers);
+    if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
+    kept = session;
+  });
+};

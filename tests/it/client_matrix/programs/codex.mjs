@@ -31,7 +31,7 @@ const ask = async () => {
 };
 
 let server = await ask();
-// What a user does whom it asks to.
+// It asks the user to sign in again, and the user does.
 if (server.authStatus === "notLoggedIn") {
   signIn();
   server = await ask();

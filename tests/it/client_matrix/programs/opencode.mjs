@@ -13,7 +13,7 @@ if (!existsSync(`${HOME}/.local/share/opencode/mcp-auth.json`)) run("mcp", "auth
 // Without colors.
 const list = () => run("mcp", "list").replaceAll(/\x1b\[[0-9;?]*[a-z]/gi, "");
 let printed = list();
-// What a user does whom it asks to.
+// It asks the user to sign in again, and the user does.
 if (/needs authentication/.test(printed)) {
   run("mcp", "auth", "tests");
   printed = list();

@@ -2,17 +2,11 @@
 
 import * as oauth from "openid-client";
 
-import { callForEachLine, redirect } from "./callback.mjs";
+import { callWithTokens, redirect } from "./callback.mjs";
 
 const { SERVER, CLIENT_ID } = process.env;
 const { uri, open } = await redirect();
 const config = await oauth.discovery(new URL(new URL(SERVER).origin), CLIENT_ID, undefined, oauth.None());
-let tokens;
-let expires;
-const keep = (granted) => {
-  tokens = granted;
-  expires = Date.now() + granted.expires_in * 1000;
-};
 
 const signIn = async () => {
   const verifier = oauth.randomPKCECodeVerifier();
@@ -23,22 +17,7 @@ const signIn = async () => {
   });
   return oauth.authorizationCodeGrant(config, await open(url), { pkceCodeVerifier: verifier, expectedState: state });
 };
-// The call after one that failed begins again.
-const call = async () => {
-  if (!tokens) keep(await signIn());
-  else if (Date.now() > expires) keep(await oauth.refreshTokenGrant(config, tokens.refresh_token));
-  const current = tokens;
-  tokens = undefined;
-  const response = await oauth.fetchProtectedResource(
-    config, current.access_token, new URL(SERVER), "POST",
-    JSON.stringify({
-      jsonrpc: "2.0", id: 1, method: "initialize",
-      params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "tests", version: "1" } },
-    }),
-    new Headers({ "content-type": "application/json", accept: "application/json, text/event-stream" }),
-  );
-  if (response.status !== 200) throw new Error(`${response.status}: ${await response.text()}`);
-  tokens = current;
-};
+const refresh = (token) => oauth.refreshTokenGrant(config, token);
+const send = (token, body, headers) => oauth.fetchProtectedResource(config, token, new URL(SERVER), "POST", body, headers);
 
-await callForEachLine(call);
+await callWithTokens({ signIn, refresh, send });
