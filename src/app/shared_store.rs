@@ -127,7 +127,7 @@ pub(super) fn register_metrics(store: &dyn Store, metrics: &mut Metrics) {
     });
     let offset = freshness.clone();
     let help = "Seconds that the clock of the store is ahead of the clock of this machine";
-    metrics.gauge("store_clock_offset_seconds", help, move || offset.offset() as f64 / 1e3);
+    metrics.gauge("store_clock_offset_seconds", help, move || offset.store_time.offset() as f64 / 1e6);
     let live = freshness.clone();
     metrics.gauge("store_replicas", "Gateways that use the store now", move || {
         live.counts.live.load(Ordering::Relaxed) as f64

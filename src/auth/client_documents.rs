@@ -191,10 +191,10 @@ impl ClientDocuments {
             DocumentKeys::At(url) => url,
         };
         let longest = if is_unknown { KEYS_COOLDOWN } else { KEPT };
+        if let Some(keys) = self.key_sets.get(url, longest, now) {
+            return Ok(keys);
+        }
         let fetch = async {
-            if let Some(keys) = self.key_sets.get(url, longest, now) {
-                return Ok(keys);
-            }
             let host = allowed_host(url, settings)?;
             let response = self.get(url, host, settings, client, now, MAX_KEY_SET).await?;
             let keys = Arc::new(key_set(response.body())?);

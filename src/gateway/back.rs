@@ -26,6 +26,11 @@ impl Back<'_> {
         }
     }
 
+    /// Returns true for an answer by which a proxy forwards the request. `rejected`: why the request was rejected.
+    pub(super) fn lets_pass(self, rejected: Option<Reason>) -> bool {
+        matches!(self, Back::Proxy { .. }) && rejected.is_none()
+    }
+
     /// Returns the answer to a proxy that carries the decision out itself. `None`: the gateway carries it out.
     pub(super) async fn answer(
         self,

@@ -59,8 +59,6 @@ pub struct Forwarder {
 /// A response on its way to the client, and what has to live as long as its body.
 pub struct Forwarded {
     pub response: Response<Body>,
-    /// The gateway has made it itself. No backend was asked.
-    pub is_local: bool,
     pub upstream_connection: Option<PooledConnection>,
     pub tunnel: Option<Tunnel>,
     /// Of the server at the other end of the tunnel.
@@ -78,7 +76,6 @@ impl Forwarded {
     pub fn local_reply(response: Response<Body>) -> Self {
         Forwarded {
             response,
-            is_local: true,
             upstream_connection: None,
             tunnel: None,
             broken_responses: None,
@@ -86,6 +83,11 @@ impl Forwarded {
             is_grpc_call: false,
             login: None,
         }
+    }
+
+    /// Returns true for a response of the gateway itself.
+    pub fn is_local(&self) -> bool {
+        self.token_bound.is_none()
     }
 }
 
@@ -317,8 +319,7 @@ impl Forwarder {
         let upstream_connection = tunnel.is_none().then_some(upstream_connection);
         let token_bound = Some(token_bound);
         let is_grpc_call = sent.is_grpc_call;
-        let forwarded = Forwarded { is_local: false, upstream_connection, ..Forwarded::local_reply(response) };
-        Ok(Forwarded { tunnel, broken_responses, token_bound, is_grpc_call, login, ..forwarded })
+        Ok(Forwarded { response, upstream_connection, tunnel, broken_responses, token_bound, is_grpc_call, login })
     }
 }
 

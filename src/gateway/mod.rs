@@ -194,7 +194,7 @@ impl Gateway {
             Err(reject) => rules.reject(reject, self.token_calls.resource(), request, peer, &mut delivery),
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);
-        if forwarded.is_local {
+        if forwarded.is_local() && !rules.back.lets_pass(rejected) {
             // Lets other requests run first: hyper would otherwise handle all requests in a row that a client has sent
             // at once, for no backend makes them wait. The status is recorded before: the client may reset its stream
             // meanwhile.

@@ -163,7 +163,7 @@ pub(super) fn attach_delivery(
     worker: &Arc<Worker>,
     timeout: Option<Duration>,
 ) -> Response<Body> {
-    let Forwarded { mut response, upstream_connection, tunnel, broken_responses, token_bound, is_grpc_call, .. } =
+    let Forwarded { mut response, upstream_connection, tunnel, broken_responses, token_bound, is_grpc_call, login: _ } =
         forwarded;
     delivery.head_complete(token_bound.is_some());
     delivery.upstream_connection = upstream_connection;

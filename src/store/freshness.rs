@@ -4,7 +4,7 @@
 //! therefore knows in its first request that it may have missed a revocation. A store of one gateway has none of this.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,17 +12,11 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::error::FailureKind;
 use crate::store::staleness::{StaleCause, Staleness};
+use crate::store::store_time::StoreTime;
 use crate::types::boot_time::BootTime;
-use crate::types::clock::{Clock, SystemClock, UnixTime};
-
-/// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not
-/// ready.
-const MAX_OFFSET: Duration = Duration::from_secs(5);
 
 /// Before the signing keys of the gateway are loaded, their version does not matter.
 const ANY_KEYS: u64 = u64::MAX;
-
-const NO_TIME: i64 = i64::MIN;
 
 /// Written by the follower of the store, read by all threads.
 pub struct Freshness {
@@ -45,11 +39,7 @@ pub struct Freshness {
     /// The version of the signing keys in the store, and the one in force here.
     keys: watch::Sender<u64>,
     keys_in_force: AtomicU64,
-    /// The time of the store when the uptime of this machine began, in microseconds since 1970; [`NO_TIME`]: no poll
-    /// has measured it.
-    store_time: AtomicI64,
-    /// How wrong that can be, in microseconds.
-    store_time_error: AtomicU64,
+    pub store_time: StoreTime,
     /// Why the last poll failed. `None`: it did not.
     failing: Mutex<Option<FailureKind>>,
     pub counts: FollowerCounts,
@@ -93,8 +83,7 @@ impl Freshness {
             loaded: watch::Sender::new(false),
             keys: watch::Sender::new(0),
             keys_in_force: AtomicU64::new(ANY_KEYS),
-            store_time: AtomicI64::new(NO_TIME),
-            store_time_error: AtomicU64::new(0),
+            store_time: StoreTime::default(),
             failing: Mutex::default(),
             counts: FollowerCounts::default(),
         }
@@ -117,8 +106,7 @@ impl Freshness {
         if self.is_half_stale() {
             return Some(self.staleness());
         }
-        let offset = Duration::from_millis(self.offset().unsigned_abs());
-        (offset > MAX_OFFSET).then(|| format!("the clock of this machine and that of the store differ by {offset:.1?}"))
+        self.store_time.not_ready()
     }
 
     /// How old the knowledge of revocations is, why, and what follows from it.
@@ -248,30 +236,6 @@ impl Freshness {
     pub fn keys_in_force(&self, version: u64) {
         self.keys_in_force.store(version, Ordering::Release);
     }
-
-    /// The time of the store. `None` before a poll has measured it.
-    pub fn store_time(&self) -> Option<UnixTime> {
-        let at_start = Some(self.store_time.load(Ordering::Relaxed)).filter(|time| *time != NO_TIME)?;
-        let uptime = i64::try_from(BootTime::now().as_micros()).unwrap_or(i64::MAX);
-        Some(UnixTime::from_millis(at_start.saturating_add(uptime).max(0).unsigned_abs() / 1_000))
-    }
-
-    /// How wrong [`Freshness::store_time`] can be.
-    pub fn store_time_error(&self) -> Duration {
-        Duration::from_micros(self.store_time_error.load(Ordering::Relaxed))
-    }
-
-    /// Milliseconds by which the clock of the store is ahead of the clock of this machine.
-    pub fn offset(&self) -> i64 {
-        let signed = |time: UnixTime| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        self.store_time().map_or(0, |time| signed(time) - signed(SystemClock.now()))
-    }
-
-    /// `at_start`: the time of the store when the uptime of this machine began, in microseconds since 1970.
-    pub fn set_store_time(&self, at_start: i64, error: Duration) {
-        self.store_time_error.store(u64::try_from(error.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        self.store_time.store(at_start, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
@@ -339,13 +303,9 @@ mod tests {
             assert_eq!(freshness.stale_cause(), cause);
         }
         freshness.completed(BootTime::now(), false);
-        let micros = |millis: u64| i64::try_from(millis * 1_000).expect("some years");
-        for (ahead, differs) in [(0, false), (4_000_000, false), (6_000_000, true), (-6_000_000, true)] {
-            let at_start = micros(SystemClock.now().as_millis()) - micros(BootTime::now().as_micros() / 1_000) + ahead;
-            freshness.set_store_time(at_start, Duration::ZERO);
-            let reason = freshness.not_ready();
-            assert_eq!(reason.is_some_and(|reason| reason.contains("that of the store differ by")), differs, "{ahead}");
-        }
+        assert_eq!(freshness.not_ready(), None, "no poll has measured the clocks");
+        freshness.store_time.set(0, Duration::ZERO);
+        assert!(freshness.not_ready().is_some_and(|reason| reason.starts_with("the clock of this machine")));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod search;
 mod shared_clock;
 pub mod sqlite;
 mod staleness;
+mod store_time;
 pub mod sweep;
 mod watermark;
 

@@ -29,12 +29,12 @@ impl SharedClock {
 impl Clock for SharedClock {
     fn now(&self) -> UnixTime {
         // Before the first poll, nothing is served.
-        self.freshness.store_time().unwrap_or_else(|| self.local.now())
+        self.freshness.store_time.now().unwrap_or_else(|| self.local.now())
     }
 
     /// One millisecond more, because times are cut to milliseconds.
     fn uncertainty(&self) -> Duration {
-        (self.freshness.store_time_error() + Duration::from_millis(1)).min(MAX_UNCERTAINTY)
+        (self.freshness.store_time.error() + Duration::from_millis(1)).min(MAX_UNCERTAINTY)
     }
 
     /// One gateway is ahead of the store, and the other one behind it.
@@ -63,11 +63,11 @@ mod tests {
         assert_eq!(clock.now(), OldMachine.now(), "before the first poll");
         let year_2000 = UnixTime::from_secs(946_684_800);
         let uptime = i64::try_from(BootTime::now().as_micros()).expect("some years");
-        freshness.set_store_time(946_684_800_000_000 - uptime, Duration::from_millis(3));
+        freshness.store_time.set(946_684_800_000_000 - uptime, Duration::from_millis(3));
         let passed = clock.now().since(year_2000);
         assert!(clock.now() >= year_2000 && passed < Duration::from_secs(5), "{passed:?}");
         assert_eq!(clock.uncertainty(), Duration::from_millis(4));
-        freshness.set_store_time(0, Duration::from_mins(1));
+        freshness.store_time.set(0, Duration::from_mins(1));
         assert_eq!(clock.uncertainty(), MAX_UNCERTAINTY);
     }
 
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn the_uptime_is_that_of_this_machine() {
         let freshness = Arc::new(Freshness::new(Duration::from_secs(30), false, false));
-        freshness.set_store_time(60_000_000, Duration::ZERO);
+        freshness.store_time.set(60_000_000, Duration::ZERO);
         assert_eq!(SharedClock::new(Arc::new(OldMachine), freshness).uptime(), Uptime::from_secs(1_000));
     }
 }

@@ -105,11 +105,10 @@ impl SweepTime {
     }
 
     fn at(&mut self, now: UnixTime, uptime: BootTime) -> UnixTime {
-        if let Some((time, at)) = self.trusted {
-            let expected = time + uptime.since(at);
-            let is_ahead = now.since(expected) > MAX_STEP;
+        let expected = self.trusted.map_or(now, |(time, at)| time + uptime.since(at));
+        if now.since(expected) > MAX_STEP {
             let ahead_since = *self.ahead_since.get_or_insert(uptime);
-            if is_ahead && uptime.since(ahead_since) < DISTRUST {
+            if uptime.since(ahead_since) < DISTRUST {
                 return expected;
             }
         }

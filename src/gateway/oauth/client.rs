@@ -171,7 +171,7 @@ impl<'c> Call<'c, '_> {
                 reject
             }
         })?;
-        if repetition == Repetition::Gains || client.registered().is_ok() {
+        if repetition == Repetition::Gains || matches!(client, CallingClient::Registered(_)) {
             self.use_up(&named, assertion, verified).await?;
         }
         Ok(client)

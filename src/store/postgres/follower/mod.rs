@@ -43,8 +43,8 @@ use poll::{Polled, listen, poll, prepare};
 use state::{Alarm, INTERVAL, PAGE, Step, spread};
 use write_back::WriteBack;
 
-/// Milliseconds between the clock of the database and that of this machine from which on the operator is warned.
-const FAR: u64 = 1_000;
+/// Microseconds between the clock of the database and that of this machine from which on the operator is warned.
+const FAR: u64 = 1_000_000;
 
 /// What the follower remembers of the revocations of this gateway.
 #[derive(Clone)]
@@ -226,11 +226,11 @@ impl Follower {
         }
         let Reading { sent, answered, .. } = polled.reading;
         let (at_start, error) = self.clock.add(sent, polled.micros, answered.since(sent));
-        self.freshness.set_store_time(at_start, error);
-        let offset = self.freshness.offset();
+        self.freshness.store_time.set(at_start, error);
+        let offset = self.freshness.store_time.offset();
         if self.far_clock.begins(offset) {
             tracing::warn!(
-                seconds = offset as f64 / 1e3,
+                seconds = offset as f64 / 1e6,
                 "the clock of the database is that far ahead of the clock of this machine; correct one of them"
             );
         }
@@ -274,7 +274,7 @@ impl Follower {
         self.find_lost(step, time);
         self.freshness.found_keys(keys);
         // A poll that was repeated on another connection has measured no time.
-        if is_complete && !waits && self.freshness.store_time().is_some() {
+        if is_complete && !waits && self.freshness.store_time.now().is_some() {
             self.freshness.completed(sent, has_moved);
         }
         Ok(())

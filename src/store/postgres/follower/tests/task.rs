@@ -49,7 +49,7 @@ fn a_poll_that_brought_entries_is_acknowledged_at_once() {
     let moved = freshness.moved();
     follower.apply(polled(&[])).expect("it is enforced");
     assert!(!freshness.is_loaded(), "the time of the store is not measured yet");
-    freshness.set_store_time(0, Duration::ZERO);
+    freshness.store_time.set(0, Duration::ZERO);
     // The first poll has loaded the log.
     for (entries, is_acknowledged) in [(&[][..], true), (&[], false), (&[1], true), (&[1], false), (&[1, 2], true)] {
         follower.apply(polled(entries)).expect("it is enforced");
