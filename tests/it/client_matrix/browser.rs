@@ -36,7 +36,7 @@ impl Browser {
         // Ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let moment = read(&stream);
+                let Some(moment) = read(&stream) else { continue };
                 if moment == Moment::Open {
                     counted.fetch_add(1, Ordering::AcqRel);
                 }
@@ -68,14 +68,15 @@ impl Browser {
     }
 }
 
-fn read(stream: &TcpStream) -> Moment {
+/// `None` for the request of another party: the port may have been that of a server that has ended.
+fn read(stream: &TcpStream) -> Option<Moment> {
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).expect("a request");
-    match line.split(' ').nth(1) {
-        Some("/open") => Moment::Open,
-        Some("/signed_in") => Moment::SignedIn,
-        Some("/consent") => Moment::Consent,
-        Some("/callback") => Moment::Callback,
-        _ => panic!("the browser asks for {line}"),
+    BufReader::new(stream).read_line(&mut line).ok()?;
+    match line.split(' ').nth(1)? {
+        "/open" => Some(Moment::Open),
+        "/signed_in" => Some(Moment::SignedIn),
+        "/consent" => Some(Moment::Consent),
+        "/callback" => Some(Moment::Callback),
+        _ => None,
     }
 }

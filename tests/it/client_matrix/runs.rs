@@ -77,10 +77,11 @@ pub async fn go_all_steps(places: &[Place], parties: &[Party], kills: bool) {
 
 impl<'p> Run<'p> {
     fn start(place: &'p Place, party: &'p Party, registration: Registration, kills: bool) -> Run<'p> {
-        let gateways = Arc::clone(&place.gateways);
+        // Not kept alive by it: the browser listens until the tests end.
+        let gateways = Arc::downgrade(&place.gateways);
         let browser = Browser::start(move |moment| {
             if kills && moment != Moment::Open {
-                gateways.kill();
+                gateways.upgrade().expect("the place is still there").kill();
             }
         });
         let folder = TempDir::new().expect("a folder");

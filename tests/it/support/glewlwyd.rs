@@ -31,7 +31,7 @@ pub struct Glewlwyd {
     pub url: String,
     pub issuer: String,
     admin: Client,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// A client, with `client_secret_post`.
@@ -73,7 +73,7 @@ impl Glewlwyd {
         let cookie = signed_in.header("set-cookie").and_then(|cookie| cookie.split(';').next()).expect("a session");
         let admin = anyone.header("cookie", cookie);
         let issuer = format!("{url}/api/oidc");
-        let provider = Glewlwyd { process, url, issuer, admin, _folder: folder };
+        let provider = Glewlwyd { process, url, issuer, admin, folder };
         provider.call("/api/mod/plugin/", &plugin(&provider.issuer)).await;
         let (name, password) = USER;
         let scope = ["openid", "g_profile"];
@@ -120,8 +120,20 @@ fn configured(url: &str, port: u16, database: &str) -> String {
     )
 }
 
+/// Its JWKS leaves out the leading zeros of a coordinate, which RFC 7518 section 6.2.1.2 forbids. The gateway uses no
+/// such key, so one in 128 keys would end the story.
+fn key_pair() -> KeyPair {
+    loop {
+        let key = KeyPair::generate().expect("a key");
+        let (x, y) = key.public_key_raw()[1..].split_at(32);
+        if x[0] != 0 && y[0] != 0 {
+            return key;
+        }
+    }
+}
+
 fn plugin(issuer: &str) -> Value {
-    let key = KeyPair::generate().expect("a key");
+    let key = key_pair();
     let parameters = json!({
         "iss": issuer, "key": key.serialize_pem(), "cert": key.public_key_pem(),
         "jwt-type": "ecdsa", "jwt-key-size": "256", "jwks-show": true, "subject-type": "public",
@@ -143,5 +155,9 @@ impl Drop for Glewlwyd {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            eprintln!("the log of glewlwyd:\n{log}");
+        }
     }
 }

@@ -156,6 +156,12 @@ fn changed(mut object: Value, changes: Value) -> Value {
     object
 }
 
+/// Replaces one character of Base64 by another. The result is never the text of before.
+pub fn with_another_character(text: &str, at: usize) -> String {
+    let other = if text[at..].starts_with('A') { "B" } else { "A" };
+    format!("{}{other}{}", &text[..at], &text[at + 1..])
+}
+
 /// A forged refresh token for a known token id. Prefix, length, alphabet and checksum are valid. The MAC is made with
 /// another key.
 pub fn forged_refresh(token_id: &str) -> String {

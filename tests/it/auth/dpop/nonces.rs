@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{HOST, Stage, presenting, reason_for};
 use crate::support::prover::Prover;
-use crate::support::tokens::Mint;
+use crate::support::tokens::{Mint, with_another_character};
 use crate::support::{Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
 
 /// A gateway that requires nonces, with more sections.
@@ -60,11 +60,11 @@ async fn a_proof_needs_the_nonce_of_the_gateway() {
     assert_eq!(get(&stage, &token, nonce.clone()).await.status, 200);
 
     let text = nonce.as_str().expect("text");
-    let flipped = format!("{}{}", &text[..text.len() - 2], if text.ends_with("AA") { "BB" } else { "AA" });
+    let changed = with_another_character(text, text.len() - 2);
     for (nonce, error) in [
         (json!("wrong"), "use_dpop_nonce"),
         (json!(""), "use_dpop_nonce"),
-        (json!(flipped), "use_dpop_nonce"),
+        (json!(changed), "use_dpop_nonce"),
         (json!(format!("{text}=")), "use_dpop_nonce"),
         (json!(7), "invalid_dpop_proof"),
         (json!([text]), "invalid_dpop_proof"),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Front, MCP, NOTES, Page, VERIFIER, authorize};
 use crate::gateway::oauth::post;
-use crate::support::tokens::claims_of;
+use crate::support::tokens::{claims_of, with_another_character};
 use crate::support::visitor::{APP, parameter};
 
 /// Hostile cases 34 to 38 and 19: nothing of this uses the code up.
@@ -14,8 +14,7 @@ use crate::support::visitor::{APP, parameter};
 async fn a_wrong_request_does_not_spoil_the_code() {
     let mut front = Front::start().await;
     let code = front.code(&authorize(&[])).await;
-    let other = if code.ends_with('A') { "B" } else { "A" };
-    let changed_code = format!("{}{other}", &code[..code.len() - 1]);
+    let changed_code = with_another_character(&code, code.len() - 1);
     for (changed, error) in [
         (("code", &*changed_code), "invalid_grant"),
         (("code", &code[..code.len() - 2]), "invalid_grant"),

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::liar::Liar;
 use super::{APP, everything, gateway, provider};
+use crate::support::tokens::with_another_character;
 use crate::support::visitor::{Visitor, parameter};
 use crate::support::{Gateway, TestResponse, Upstream};
 
@@ -36,7 +37,7 @@ async fn the_state_of_another_browser_is_worth_nothing() {
     assert_eq!((victim.session(), liar.exchanges().len()), (None, 0), "no code was sent");
     let (name, value) = attacker.attempts().remove(0);
     for (name, value) in [
-        (name.clone(), format!("{}A{}", &value[..9], &value[10..])),
+        (name.clone(), with_another_character(&value, 9)),
         (name.clone(), String::from("AAAA")),
         // Of another attempt of the victim, under the name of this one.
         (name, victim.attempts()[0].1.clone()),
