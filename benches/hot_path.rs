@@ -154,7 +154,7 @@ fn limits(c: &mut Criterion) {
     let (known, revocations) = (known.into_cached(), &authenticator.known.revocations);
     group.bench_function("revocation, nothing new", |b| b.iter(|| known.check_revocation(revocations).is_ok()));
     for number in 1..=1_000 {
-        revocations.enforce(&setup::revocation(number), setup::NOW);
+        revocations.enforce(&setup::revocation(number));
     }
     let fresh = Revocations::new();
     group.bench_function("revocation, looked up again, twice", |b| {

@@ -38,7 +38,7 @@ fn keys() -> Vec<RevocationKeys> {
 /// Revokes `count` families, starting with `first`.
 fn revoke(revocations: &Revocations, first: u32, count: u32) {
     for number in first..first + count {
-        revocations.enforce(&setup::revocation(number), NOW);
+        revocations.enforce(&setup::revocation(number));
     }
 }
 

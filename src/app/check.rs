@@ -63,7 +63,7 @@ fn token_key(source: &SecretSource) -> &'static str {
 
 fn check_sqlite(config: &Config, file: &Path) -> Option<Finding> {
     let key = config.store.database.key();
-    if let Err(error) = sqlite::check(file, SystemClock.now()) {
+    if let Err(error) = sqlite::check(file) {
         return Some(Finding::error(key, error.message, DATABASE, None));
     }
     check_is_not_lost(config)

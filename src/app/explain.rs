@@ -90,7 +90,7 @@ impl Explainer {
         let keyring = Arc::new(Keyring::new(stored.map_or_else(|| own_keys::unused(&config.tokens), Ok)?));
         let keys = KeyWatch::new(keyring.clone(), clock.clone(), config.file_poll);
         keys.start(&config.issuers).await?;
-        let (revocations, revocations_unknown) = match revocations(&config.store, clock.now()) {
+        let (revocations, revocations_unknown) = match revocations(&config.store) {
             Ok(revocations) => (revocations, None),
             Err(unknown) => (Revocations::new(), Some(unknown)),
         };
@@ -321,14 +321,14 @@ fn api_keys(config: &Config) -> ApiKeys {
 ///
 /// # Errors
 /// Why it cannot be read. A database that does not exist is an error: the gateway may run elsewhere.
-fn revocations(store: &StoreSettings, now: UnixTime) -> Result<Revocations, Arc<str>> {
+fn revocations(store: &StoreSettings) -> Result<Revocations, Arc<str>> {
     let unreadable = |error: StartError| Arc::from(error.source().map_or_else(|| with_causes(&error), with_causes));
     if !stored::has_data(store, Duration::ZERO).map_err(unreadable)? {
         return Err(format!("there is no database {}", store.database).into());
     }
     let revocations = Revocations::new();
-    for revocation in stored::revocations(store, 0, now).map_err(unreadable)? {
-        revocations.enforce(&revocation, now);
+    for revocation in stored::revocations(store, 0).map_err(unreadable)? {
+        revocations.enforce(&revocation);
     }
     Ok(revocations)
 }

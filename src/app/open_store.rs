@@ -13,7 +13,7 @@ use crate::store::sqlite::SqliteStore;
 use crate::store::{LogOrder, Store, StoreOptions};
 use crate::telemetry::audit_log::AuditLogTarget;
 use crate::tokens::family::revocation::Revocation;
-use crate::types::clock::{Clock, UnixTime};
+use crate::types::clock::Clock;
 use crate::types::ids::to_base62;
 use crate::types::secret;
 
@@ -37,8 +37,8 @@ pub(super) fn open(
     };
     let now = clock.now();
     let enforce = Arc::new(move |revocation: &Revocation, order| match order {
-        LogOrder::InOrder => revocations.enforce(revocation, clock.now()),
-        LogOrder::Ahead => revocations.enforce_ahead(revocation, clock.now()),
+        LogOrder::InOrder => revocations.enforce(revocation),
+        LogOrder::Ahead => revocations.enforce_ahead(revocation),
     });
     let failed = |error| stored::open_error(&config.store, error);
     match &config.store.database {
@@ -77,7 +77,6 @@ pub(super) async fn load_revocations(
     config: &Config,
     store: &dyn Store,
     revocations: &Revocations,
-    now: UnixTime,
 ) -> Result<(), StartError> {
     if let Some(freshness) = store.freshness() {
         // The follower reads them.
@@ -86,13 +85,13 @@ pub(super) async fn load_revocations(
         return Ok(());
     }
     loop {
-        let entries = store.revocations_since(revocations.sequence(), now).await;
+        let entries = store.revocations_since(revocations.sequence()).await;
         let entries = entries.map_err(|error| stored::read_error(&config.store, error))?;
         if entries.is_empty() {
             break;
         }
         for entry in &entries {
-            revocations.enforce(entry, now);
+            revocations.enforce(entry);
         }
     }
     tracing::info!(entries = revocations.count(), "loaded the revocations");

@@ -103,7 +103,7 @@ impl SharedState {
         let revocations = Arc::new(Revocations::new());
         let store = open_store::open(config, revocations.clone(), clock.clone(), store_patience)?;
         let roots = Arc::new(agree(&config.store, roots, is_old, now)?);
-        open_store::load_revocations(config, &*store, &revocations, now).await?;
+        open_store::load_revocations(config, &*store, &revocations).await?;
         let clock = shared_store::clock(&*store, clock);
         let now = clock.now();
         let tickets = shared_store::tickets(&*store, &roots, now).await;
@@ -257,8 +257,8 @@ impl SharedState {
     pub(super) fn follow_store(&self, config: &Config) -> Result<(), StartError> {
         let now = self.clock.now();
         let revocations = &self.auth.revocations;
-        for entry in &stored::revocations(&config.store, revocations.sequence(), now)? {
-            revocations.enforce(entry, now);
+        for entry in &stored::revocations(&config.store, revocations.sequence())? {
+            revocations.enforce(entry);
         }
         if let Some(own) = own_keys::stored(config, self.broker.own_keys.in_file(), now)? {
             self.auth.keyring.replace_own(own);

@@ -12,7 +12,6 @@ use crate::store::{StoreError, postgres, sqlite};
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
 use crate::tokens::signing::StoredKey;
-use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// Returns true if the store has been used. Fails if it belongs to another program. `patience`: how long to wait for
@@ -25,11 +24,11 @@ pub(super) fn has_data(store: &StoreSettings, patience: Duration) -> Result<bool
     found.map_err(|error| open_error(store, error))
 }
 
-/// The revocations with a sequence above `after` that matter at `now`.
-pub(super) fn revocations(store: &StoreSettings, after: u64, now: UnixTime) -> Result<Vec<Revocation>, StartError> {
+/// The revocations with a sequence above `after`.
+pub(super) fn revocations(store: &StoreSettings, after: u64) -> Result<Vec<Revocation>, StartError> {
     let read = match &store.database {
-        Database::Sqlite(file) => sqlite::stored_revocations(file, after, now),
-        Database::Postgres(settings) => postgres::inspect::revocations(settings, encryption(settings)?, after, now),
+        Database::Sqlite(file) => sqlite::stored_revocations(file, after),
+        Database::Postgres(settings) => postgres::inspect::revocations(settings, encryption(settings)?, after),
     };
     read.map_err(|error| read_error(store, error))
 }

@@ -48,6 +48,10 @@ pub async fn sweep_store(
         // The first poll of the log measures the clock of the store.
         let loaded = timeout(LOG_PATIENCE, freshness.loaded()).await;
         loaded.map_err(|_| failed(StoreError::new("its log could not be read within a minute").into()))?;
+        // One of both clocks is wrong. What is deleted too early does not come back.
+        if let Some(reason) = freshness.store_time.not_ready() {
+            return Err(failed(StoreError::new(format!("{reason}; correct one of them")).into()));
+        }
     }
     // The gateways on the store use that clock. The clock of this machine may be wrong.
     let clock = shared_store::clock(&*store, clock);

@@ -95,13 +95,28 @@ impl Broker {
     /// Revokes a single token, a subject, an issuer or everything. When this returns `Ok`, it is in force as in
     /// [`Broker::revoke_family`], and a login that begins then is not affected.
     pub async fn revoke_named(&self, what: Revoked, context: EventContext) -> Result<(), Reject> {
-        let what = by_every_clock(what, context.at, self.clock.uncertainty());
+        let uncertainty = self.clock.uncertainty();
+        let what = if self.concerns_others(&what) {
+            // Other issuers date their tokens by clocks such as that of this machine.
+            by_every_clock(what, context.at, uncertainty + self.clock.machine_ahead())
+        } else {
+            by_every_clock(what, context.at, uncertainty)
+        };
         let mark = what.not_after();
         self.with_timeout(self.store.revoke(what, context)).await?;
         if let Some(mark) = mark {
-            wait_until_after(mark, self.clock.uncertainty(), self.clock.read().now).await;
+            wait_until_after(mark, uncertainty, self.clock.read().now).await;
         }
         Ok(())
+    }
+
+    /// Returns true for a watermark of tokens of other issuers.
+    fn concerns_others(&self, what: &Revoked) -> bool {
+        match what {
+            Revoked::Subject { issuer, .. } | Revoked::Issuer { issuer, .. } => *issuer != self.settings.issuer,
+            Revoked::Everything { .. } => true,
+            Revoked::Family(_) | Revoked::Token { .. } | Revoked::Session { .. } | Revoked::Client { .. } => false,
+        }
     }
 }
 

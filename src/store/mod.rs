@@ -44,7 +44,8 @@ pub use mark::{Mark, MarkKind, Marked, StoredMark};
 pub use options::StoreOptions;
 pub use pool::{OpenConnections, OperationHook, OperationKind, PoolStatus};
 pub use provider_login::{
-    CLAIM_TIME, EndedLogins, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, SavedLogin, StoredLogin,
+    CLAIM_TIME, EndedLogins, LOGIN_LEASE, Lease, LoginLease, ProviderLogin, RefreshedLogin, Renewed, SavedLogin,
+    StoredLogin,
 };
 pub use search::{FoundFamilies, KeySearch, LiveClient, Position, Search, SearchState, Subjects};
 pub use shared_clock::SharedClock;

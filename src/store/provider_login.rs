@@ -147,6 +147,20 @@ pub struct Lease {
     pub until: UnixTime,
 }
 
+/// How long the lease of a process that was killed keeps others from a login. Shorter than the time for which
+/// providers accept a spent refresh token: Okta's default is 30 s.
+pub const LOGIN_LEASE: Duration = Duration::from_secs(15);
+
+impl Lease {
+    /// One that ends later than any lease can is of before the clock was set back.
+    fn is_held(self, now: UnixTime) -> bool {
+        now < self.until && self.until <= now + LOGIN_LEASE + LEASE_TOLERANCE
+    }
+}
+
+/// How far the clocks of two gateways can be from each other.
+const LEASE_TOLERANCE: Duration = Duration::from_secs(2);
+
 /// What [`ProviderLoginStore::save_login`](crate::store::ProviderLoginStore::save_login) does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Save {
@@ -176,7 +190,7 @@ impl StoredLogin {
             return LoginLease::Changed(self.login.clone());
         }
         match self.lease {
-            Some(lease) if lease.holder != holder && now < lease.until => LoginLease::Held { until: lease.until },
+            Some(lease) if lease.holder != holder && lease.is_held(now) => LoginLease::Held { until: lease.until },
             _ => LoginLease::Granted,
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::freshness::Freshness;
+use crate::store::store_time::MAX_OFFSET;
 use crate::types::clock::{Clock, UnixTime, Uptime};
 
 /// More is not the way to the store, but a store that hangs.
@@ -40,6 +41,17 @@ impl Clock for SharedClock {
     /// One gateway is ahead of the store, and the other one behind it.
     fn max_difference(&self) -> Duration {
         2 * MAX_UNCERTAINTY
+    }
+
+    /// Of a clock that is further away, this gateway is not ready.
+    fn machine_ahead(&self) -> Duration {
+        let micros = (-self.freshness.store_time.offset()).max(0).unsigned_abs();
+        Duration::from_micros(micros).min(MAX_OFFSET)
+    }
+
+    fn is_confirmed(&self) -> bool {
+        let store_time = &self.freshness.store_time;
+        store_time.now().is_some() && store_time.not_ready().is_none()
     }
 
     fn is_of_system(&self) -> bool {

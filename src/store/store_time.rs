@@ -8,7 +8,7 @@ use crate::types::clock::UnixTime;
 
 /// With more between the clock of the machine and that of the store, one of them is wrong, and the gateway is not
 /// ready.
-const MAX_OFFSET: Duration = Duration::from_secs(5);
+pub(super) const MAX_OFFSET: Duration = Duration::from_secs(5);
 
 const NO_TIME: i64 = i64::MIN;
 
@@ -58,7 +58,7 @@ impl StoreTime {
     }
 
     /// The reason why the gateway is not ready, if it is not.
-    pub(super) fn not_ready(&self) -> Option<String> {
+    pub fn not_ready(&self) -> Option<String> {
         far_clocks(self.offset())
     }
 }

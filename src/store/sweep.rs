@@ -16,6 +16,7 @@ use crate::store::error::StoreError;
 use crate::store::expired::{Backlog, Expired};
 use crate::types::boot_time::BootTime;
 use crate::types::clock::{Clock, UnixTime};
+use crate::types::clock_step::{Doubt, Reading};
 
 /// The lease.
 const LEASE: &str = "sweep";
@@ -25,10 +26,6 @@ const RENEWAL: Duration = Duration::from_secs(5);
 pub const MAX_COUNTED: usize = 100_000;
 /// From one count to the next in a long sweep.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
-/// For how long a sweep ignores that the clock was set forward.
-const DISTRUST: Duration = Duration::from_mins(10);
-/// Between two reads of the clock, it may gain so much on the uptime without having been set.
-const MAX_STEP: Duration = Duration::from_secs(1);
 /// Maximum pause, so that one slow write does not stop the sweep for long.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
@@ -44,6 +41,7 @@ pub async fn sweep(
     let mut held = None;
     let mut counted = None;
     loop {
+        let Some(now) = time.read(clock) else { return Ok(total) };
         if is_due(held, RENEWAL) {
             held = Some(BootTime::now());
             if !store.hold_lease(LEASE.to_owned()).await? {
@@ -53,16 +51,16 @@ pub async fn sweep(
         }
         if is_due(counted, COUNT_INTERVAL) {
             counted = Some(BootTime::now());
-            pace = Pace::of(count(store, time.read(clock), backlog).await?);
+            pace = Pace::of(count(store, now, backlog).await?);
         }
         let began = BootTime::now();
-        let deleted = store.sweep(time.read(clock), pace.rows).await?;
+        let deleted = store.sweep(now, pace.rows).await?;
         total += deleted;
         backlog.count_swept(deleted);
         if deleted < pace.rows {
             // Without a deleted row, the first count still holds.
             if total > 0 {
-                count(store, time.read(clock), backlog).await?;
+                count(store, now, backlog).await?;
             }
             return Ok(total);
         }
@@ -87,34 +85,37 @@ pub fn slowest_now(clock: &dyn Clock) -> UnixTime {
     clock.now() - clock.max_difference()
 }
 
-/// The time by which rows are swept. A step forward of the clock counts only when it has lasted for [`DISTRUST`]: a
-/// revocation that was deleted because a clock was wrong for a second does not come back.
+/// The time by which rows are swept. A step forward of the clock counts only when it has lasted, see [`Doubt`]: a
+/// revocation that was deleted because a clock was wrong for a second does not come back. The first reading counts at
+/// once only if it is confirmed: see [`Clock::is_confirmed`].
 #[derive(Default)]
 pub struct SweepTime {
-    /// A time that was read, and the uptime of this machine then.
-    trusted: Option<(UnixTime, BootTime)>,
-    /// Since when the clock has been ahead of it.
-    ahead_since: Option<BootTime>,
+    trusted: Option<Reading>,
+    doubt: Doubt,
 }
 
 impl SweepTime {
-    fn read(&mut self, clock: &dyn Clock) -> UnixTime {
-        let now = slowest_now(clock);
+    /// `None`: the clock is not trusted yet.
+    fn read(&mut self, clock: &dyn Clock) -> Option<UnixTime> {
+        let time = slowest_now(clock);
         // A test that sets the clock means it.
-        if clock.is_of_system() { self.at(now, BootTime::now()) } else { now }
+        if !clock.is_of_system() {
+            return Some(time);
+        }
+        self.add(Reading { time, uptime: BootTime::now() }, clock.is_confirmed())
     }
 
-    fn at(&mut self, now: UnixTime, uptime: BootTime) -> UnixTime {
-        let expected = self.trusted.map_or(now, |(time, at)| time + uptime.since(at));
-        if now.since(expected) > MAX_STEP {
-            let ahead_since = *self.ahead_since.get_or_insert(uptime);
-            if uptime.since(ahead_since) < DISTRUST {
-                return expected;
-            }
+    fn add(&mut self, read: Reading, is_confirmed: bool) -> Option<UnixTime> {
+        let is_trusted = match self.trusted {
+            Some(trusted) => !trusted.was_set_forward(read),
+            None => is_confirmed,
+        };
+        if !is_trusted && self.doubt.holds(read) {
+            return self.trusted.map(|trusted| trusted.at(read.uptime));
         }
-        self.trusted = Some((now, uptime));
-        self.ahead_since = None;
-        now
+        self.trusted = Some(read);
+        self.doubt.end();
+        Some(read.time)
     }
 }
 
@@ -181,29 +182,56 @@ mod tests {
         assert_eq!(slowest_now(&shared), UnixTime::from_secs(998));
     }
 
+    fn reading(time: u64, uptime: u64) -> Reading {
+        Reading { time: UnixTime::from_secs(1_000_000 + time), uptime: BootTime::from_micros(uptime * 1_000_000) }
+    }
+
+    const DAY: u64 = 86_400;
+
     #[test]
     fn a_clock_that_was_set_forward_counts_after_ten_minutes() {
-        let clock = |secs: u64| UnixTime::from_secs(1_000_000 + secs);
-        let uptime = |secs: u64| BootTime::from_micros(secs * 1_000_000);
         let mut time = SweepTime::default();
-        let day = 86_400;
         for (passed, set, counts) in [
             (0, 0, 0),
             (30, 0, 0),
             (60, 1, 1),
             // For a second.
-            (90, day, 1),
+            (90, DAY, 1),
             (91, 1, 1),
+            // For nine minutes, and further ahead then.
+            (100, DAY, 1),
+            (640, 2 * DAY, 1),
             // For good.
-            (100, day, 1),
-            (699, day, 1),
-            (700, day, day),
-            (730, day, day),
+            (650, DAY, 1),
+            (1_249, DAY, 1),
+            (1_250, DAY, DAY),
+            (1_280, DAY, DAY),
             // Set back.
-            (760, 0, 0),
+            (1_310, 0, 0),
         ] {
-            assert_eq!(time.at(clock(passed + set), uptime(passed)), clock(passed + counts), "{passed}");
+            let expected = reading(passed + counts, 0).time;
+            assert_eq!(time.add(reading(passed + set, passed), true), Some(expected), "{passed}");
         }
+    }
+
+    #[test]
+    fn the_first_reading_counts_at_once_only_if_it_is_confirmed() {
+        let mut time = SweepTime::default();
+        // It is set back to the right time after a while.
+        for (passed, set, is_confirmed, counts) in [
+            (0, DAY, false, None),
+            (60, DAY, false, None),
+            (90, 0, false, None),
+            (689, 0, false, None),
+            (690, 0, false, Some(690)),
+            (720, 0, false, Some(720)),
+        ] {
+            let expected = counts.map(|time| reading(time, 0).time);
+            assert_eq!(time.add(reading(passed + set, passed), is_confirmed), expected, "{passed}");
+        }
+        let mut time = SweepTime::default();
+        assert_eq!(time.add(reading(DAY, 0), false), None);
+        assert_eq!(time.add(reading(30, 30), true), Some(reading(30, 0).time), "the clocks agree again");
     }
 
     #[test]

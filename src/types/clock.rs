@@ -14,6 +14,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::boot_time::BootTime;
+
 /// A point in time: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UnixTime(u64);
@@ -122,6 +124,9 @@ impl Sub<Duration> for Uptime {
     }
 }
 
+/// Longer than a time service needs to correct a wrong clock, as that of a machine that has just started.
+pub const CORRECTION_TIME: Duration = Duration::from_mins(10);
+
 /// When the process first asked for its uptime.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -137,6 +142,17 @@ pub trait Clock: Send + Sync {
     /// How far the clocks of two gateways on the same store can be from each other.
     fn max_difference(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// How far the clock of this machine is ahead of [`Clock::now`].
+    fn machine_ahead(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Returns true if another clock says about the same. If there is none: if a time service had the time to correct
+    /// this one.
+    fn is_confirmed(&self) -> bool {
+        false
     }
 
     /// Returns true unless a test sets the clock. Then it can be compared with that of a store.
@@ -158,6 +174,10 @@ impl Clock for SystemClock {
         // A clock before 1970 counts as 1970. Every token is then not valid yet, which fails closed.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         UnixTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn is_confirmed(&self) -> bool {
+        BootTime::now() >= BootTime::default() + CORRECTION_TIME
     }
 
     fn is_of_system(&self) -> bool {
@@ -198,6 +218,11 @@ impl SteadyClock {
     /// See [`Clock::uncertainty`].
     pub fn uncertainty(&self) -> Duration {
         self.clock.uncertainty()
+    }
+
+    /// See [`Clock::machine_ahead`].
+    pub fn machine_ahead(&self) -> Duration {
+        self.clock.machine_ahead()
     }
 
     pub fn read(&self) -> TransactionTime {

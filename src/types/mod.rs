@@ -3,6 +3,7 @@
 pub mod barrier;
 pub mod boot_time;
 pub mod clock;
+pub mod clock_step;
 pub mod close_reason;
 pub mod der;
 mod folders;

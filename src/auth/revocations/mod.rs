@@ -155,15 +155,18 @@ impl Revocations {
     }
 
     /// Enforces a revocation on every worker, from the next look-up on. All earlier entries of the log are enforced.
-    pub fn enforce(&self, revocation: &Revocation, now: UnixTime) {
-        self.enforce_ahead(revocation, now);
+    pub fn enforce(&self, revocation: &Revocation) {
+        self.enforce_ahead(revocation);
         self.sequence.fetch_max(revocation.sequence, Ordering::AcqRel);
     }
 
     /// Like [`Revocations::enforce`], while earlier entries of other gateways may still be missing. So it leaves
     /// [`Revocations::sequence`] where it is.
-    pub fn enforce_ahead(&self, revocation: &Revocation, now: UnixTime) {
-        let left = revocation.until.since(now);
+    ///
+    /// An entry stays for as long as it mattered when it was made, also if that was a while ago: no clock that is
+    /// ahead for a moment shortens it. After a restart, some entries therefore stay for up to twice as long.
+    pub fn enforce_ahead(&self, revocation: &Revocation) {
+        let left = revocation.until.since(revocation.at);
         let life = Life(if left.is_zero() { left } else { left.saturating_add(CLOCK_TOLERANCE) });
         match &revocation.what {
             Revoked::Family(id) => self.entries.insert(id.as_u128(), life),

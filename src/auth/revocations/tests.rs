@@ -40,7 +40,7 @@ fn finds_a_hundred_thousand_revocations_and_nothing_else() {
     let halves = [1..=HALF, HALF + 1..=2 * HALF];
     thread::scope(|scope| {
         for half in halves.clone() {
-            scope.spawn(|| half.for_each(|number| revocations.enforce(&family(number, HOUR), NOW)));
+            scope.spawn(|| half.for_each(|number| revocations.enforce(&family(number, HOUR))));
         }
     });
     revocations.remove_expired();
@@ -71,7 +71,7 @@ fn finds_a_revocation_at_once_during_many_others() {
             });
         }
         for number in 1..=50_000 {
-            revocations.enforce(&family(number, HOUR), NOW);
+            revocations.enforce(&family(number, HOUR));
         }
         revoking.store(false, Ordering::Release);
     });
@@ -98,7 +98,7 @@ fn keeps_a_revocation_for_its_life_and_little_longer() {
         let life = Duration::from_millis(200);
         let began = Instant::now();
         // Twice, because an entry that is written again keeps its life.
-        [1, 2].into_iter().for_each(|sequence| revocations.enforce(&revocation(sequence, what.clone(), life), NOW));
+        [1, 2].into_iter().for_each(|sequence| revocations.enforce(&revocation(sequence, what.clone(), life)));
         assert_eq!(revocations.len_now(), 1);
         while revocations.is_revoked(&keys) {
             assert!(began.elapsed() < 100 * life, "{what:?} does not expire");
@@ -126,7 +126,7 @@ fn a_watermark_includes_its_instant_and_only_rises() {
     let issuer = |not_after| Revoked::Issuer { issuer: "b".into(), not_after };
     for (sequence, what) in [subject(NOW), subject(NOW - HOUR), issuer(NOW), issuer(NOW - HOUR)].into_iter().enumerate()
     {
-        revocations.enforce(&revocation(sequence as u64 + 1, what, HOUR), NOW);
+        revocations.enforce(&revocation(sequence as u64 + 1, what, HOUR));
     }
     let after = NOW + Duration::from_millis(1);
     for (keys, revoked) in [
@@ -141,7 +141,7 @@ fn a_watermark_includes_its_instant_and_only_rises() {
         assert_eq!(revocations.is_revoked(&keys), revoked, "{keys:?}");
     }
     for not_after in [NOW + SECOND, NOW - HOUR] {
-        revocations.enforce(&revocation(5, Revoked::Everything { not_after }, HOUR), NOW);
+        revocations.enforce(&revocation(5, Revoked::Everything { not_after }, HOUR));
     }
     for (dated, revoked) in [(NOW + SECOND, true), (NOW + SECOND + Duration::from_millis(1), false)] {
         assert_eq!(revocations.is_revoked(&of("c", "carol", "1", dated)), revoked);
@@ -168,7 +168,7 @@ fn a_watermark_of_a_client_ends_its_tokens_of_all_users_or_of_one() {
         .into_iter()
         .enumerate()
     {
-        revocations.enforce(&revocation(sequence as u64 + 1, what, HOUR), NOW);
+        revocations.enforce(&revocation(sequence as u64 + 1, what, HOUR));
     }
     let mut of_another_issuer = VerifiedToken::with_subject("alice".into());
     of_another_issuer.dated = NOW;
@@ -193,10 +193,10 @@ fn a_watermark_of_a_client_ends_its_tokens_of_all_users_or_of_one() {
 fn clients_are_looked_up_only_while_one_is_revoked() {
     let revocations = Revocations::new();
     let has_clients = || revocations.has_clients.load(Ordering::Acquire);
-    revocations.enforce(&family(1, HOUR), NOW);
+    revocations.enforce(&family(1, HOUR));
     assert!(!has_clients());
     let life = Duration::from_millis(50);
-    revocations.enforce(&revocation(2, client("spa", None, NOW), life), NOW);
+    revocations.enforce(&revocation(2, client("spa", None, NOW), life));
     revocations.remove_expired();
     assert!(has_clients() && revocations.is_revoked(&of_client("spa", "alice", NOW)));
     let began = Instant::now();
@@ -205,7 +205,7 @@ fn clients_are_looked_up_only_while_one_is_revoked() {
         revocations.remove_expired();
     }
     assert!(began.elapsed() >= life);
-    revocations.enforce(&revocation(3, client("spa", None, NOW), HOUR), NOW);
+    revocations.enforce(&revocation(3, client("spa", None, NOW), HOUR));
     assert!(has_clients() && revocations.is_revoked(&of_client("spa", "alice", NOW)));
 }
 
@@ -213,8 +213,8 @@ fn clients_are_looked_up_only_while_one_is_revoked() {
 #[test]
 fn a_second_revocation_never_shortens_the_first() {
     let revocations = Revocations::new();
-    revocations.enforce(&family(1, HOUR), NOW);
-    revocations.enforce(&family(1, Duration::ZERO), NOW);
+    revocations.enforce(&family(1, HOUR));
+    revocations.enforce(&family(1, Duration::ZERO));
     assert!(revocations.is_revoked(&of_family(1)));
 }
 
@@ -222,7 +222,7 @@ fn a_second_revocation_never_shortens_the_first() {
 fn keys_of_different_kinds_and_issuers_do_not_collide() {
     let revocations = Revocations::new();
     let token = Revoked::Token { issuer: "ab".into(), jti: "c".into() };
-    revocations.enforce(&revocation(1, token, HOUR), NOW);
+    revocations.enforce(&revocation(1, token, HOUR));
     assert!(revocations.is_revoked(&of("ab", "c", "c", NOW)));
     assert!(!revocations.is_revoked(&of("a", "c", "bc", NOW)), "the end of the issuer is part of the key");
     assert!(!revocations.is_revoked(&of("ab", "c", "d", NOW)), "a subject is not a jti");
@@ -239,7 +239,7 @@ fn any_watermark_revokes_a_token_without_iat() {
         Revoked::Issuer { issuer: "a".into(), not_after },
     ] {
         let revocations = Revocations::new();
-        revocations.enforce(&revocation(1, what.clone(), HOUR), NOW);
+        revocations.enforce(&revocation(1, what.clone(), HOUR));
         assert!(revocations.is_revoked(&keys), "{what:?}");
     }
 }
@@ -248,7 +248,7 @@ fn any_watermark_revokes_a_token_without_iat() {
 #[test]
 fn does_not_keep_a_revocation_past_its_end() {
     let revocations = Revocations::new();
-    revocations.enforce(&family(1, Duration::ZERO), NOW);
+    revocations.enforce(&family(1, Duration::ZERO));
     assert!(!revocations.is_revoked(&of_family(1)));
 }
 
@@ -263,7 +263,7 @@ fn only_a_text_sid_of_another_issuer_names_a_session() {
     let issuer = "https://login.example";
     for (issuer, session) in [(issuer, "1"), ("https://login.example1", ""), ("https://other.example", "2")] {
         let what = Revoked::Session { issuer: issuer.into(), session: session.into() };
-        revocations.enforce(&revocation(1, what, HOUR), NOW);
+        revocations.enforce(&revocation(1, what, HOUR));
     }
     for (token, revoked) in [
         (token(false, "1".into()), true),

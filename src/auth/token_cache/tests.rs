@@ -73,7 +73,7 @@ fn a_token_stays_rejected_after_its_revocation() {
         let issuer = known.token.issuer.to_string();
         let subject = subject.to_owned();
         let what = Revoked::Subject { issuer, subject, not_after: ISSUED };
-        revocations.enforce(&Revocation { sequence, what, at: ISSUED, until: EXPIRES }, ISSUED);
+        revocations.enforce(&Revocation { sequence, what, at: ISSUED, until: EXPIRES });
     };
     revoke("bob", 1);
     assert!(!is_revoked() && known.checked_epoch.load(Ordering::Acquire) == revocations.epoch());

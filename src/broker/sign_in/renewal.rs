@@ -17,7 +17,9 @@ use super::provider::{SignInProvider, UnusedToken};
 use super::unsaved::{Held, Unsaved};
 use crate::auth::provider::Metadata;
 use crate::broker::service::Broker;
-use crate::store::{LoginLease, ProviderLogin, RefreshedLogin, Renewed, RevokedBy, SavedLogin, StoreError};
+use crate::store::{
+    LOGIN_LEASE, LoginLease, ProviderLogin, RefreshedLogin, Renewed, RevokedBy, SavedLogin, StoreError,
+};
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
 use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
@@ -25,9 +27,6 @@ use crate::tokens::sign_in::token_response::TokenResponse;
 use crate::types::clock::{Clock, UnixTime, Uptime};
 use crate::types::reject::{Reject, with_causes};
 
-/// How long the lease of a process that was killed keeps others from a login. Shorter than the time for which
-/// providers accept a spent refresh token: Okta's default is 30 s.
-const LEASE: Duration = Duration::from_secs(15);
 /// How often the lease is taken for longer while the provider is asked.
 const RENEW: Duration = Duration::from_secs(4);
 /// How often a gateway without the lease looks whether the other one is ready.
@@ -74,7 +73,7 @@ impl Renewal<'_> {
     async fn wait_for_lease(&self) -> Result<(), Outcome> {
         let begun = self.uptime();
         loop {
-            match self.lease(self.now() + LEASE).await {
+            match self.lease(self.now() + LOGIN_LEASE).await {
                 Ok(LoginLease::Granted) => return Ok(()),
                 Ok(LoginLease::Changed(_)) => return Err(Outcome::Changed),
                 Ok(LoginLease::Ended) => return Err(Outcome::Ended("the session has ended")),
@@ -107,7 +106,7 @@ impl Renewal<'_> {
                 return done;
             }
             // Without it, another gateway may ask as well. The work goes on meanwhile, because the store may hang.
-            let mut lease = pin!(self.lease(self.now() + LEASE));
+            let mut lease = pin!(self.lease(self.now() + LOGIN_LEASE));
             tokio::select! {
                 _ = &mut lease => {}
                 done = &mut work => {

@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(ended(&mut stream), None);
         let now = streams.checks.clock.now();
         let revocation = Revocation { sequence: 1, what: Revoked::Family(FAMILY), at: now, until: UnixTime::MAX };
-        streams.checks.revocations.enforce(&revocation, now);
+        streams.checks.revocations.enforce(&revocation);
         let revoked = Some(CloseReason::Token(Reason::Revoked));
         assert_eq!(ended(&mut streams.open_tunnel(&held, &Record::default())), revoked, "opened after the revocation");
         streams.check_all(&mut last).await;

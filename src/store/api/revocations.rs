@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::store::api::future::StoreFuture;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::revocation::{Revocation, Revoked};
-use crate::types::clock::UnixTime;
 
 /// Called for each revocation after it is durable and before the call that made it returns. It runs on the thread of
 /// the store, so that the revocation is enforced even if the client has disconnected.
@@ -35,7 +34,7 @@ pub trait RevocationStore: Send + Sync {
     /// watermark ends those with an origin that is dated at or before it.
     fn revoke(&self, what: Revoked, context: EventContext) -> StoreFuture<u64>;
 
-    /// The revocations with a sequence above `after` that still matter at `now`, in order: at most
-    /// [`MAX_REVOCATIONS`].
-    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>>;
+    /// The revocations with a sequence above `after`, in order: at most [`MAX_REVOCATIONS`]. Also those that have ended
+    /// and were not swept yet: the clock may be wrong.
+    fn revocations_since(&self, after: u64) -> StoreFuture<Vec<Revocation>>;
 }

@@ -99,8 +99,8 @@ impl RevocationStore for PostgresStore {
         self.when_applied(revoked, |sequence| Some(*sequence))
     }
 
-    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {
-        self.run(Lane::Any, revocations::Since { after, now })
+    fn revocations_since(&self, after: u64) -> StoreFuture<Vec<Revocation>> {
+        self.run(Lane::Any, revocations::Since { after })
     }
 }
 

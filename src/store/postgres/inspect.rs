@@ -19,7 +19,6 @@ use crate::store::postgres::{lookup, revocations, signing_keys};
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
 use crate::tokens::signing::StoredKey;
-use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// How long to wait between two attempts to connect.
@@ -38,19 +37,10 @@ pub fn is_initialized(settings: &PostgresSettings, tls: Option<Tls>, patience: D
     })
 }
 
-/// The revocations with a sequence above `after` that matter at `now`. None without tables.
-pub fn revocations(
-    settings: &PostgresSettings,
-    tls: Option<Tls>,
-    after: u64,
-    now: UnixTime,
-) -> Result<Vec<Revocation>, StoreError> {
+/// The revocations with a sequence above `after`. None without tables.
+pub fn revocations(settings: &PostgresSettings, tls: Option<Tls>, after: u64) -> Result<Vec<Revocation>, StoreError> {
     with_session(settings, tls, Duration::ZERO, move |session| async move {
-        if has_tables(&session).await? {
-            revocations::since(&session, after, now, usize::MAX).await
-        } else {
-            Ok(Vec::new())
-        }
+        if has_tables(&session).await? { revocations::since(&session, after, usize::MAX).await } else { Ok(Vec::new()) }
     })
 }
 

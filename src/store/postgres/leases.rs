@@ -21,7 +21,7 @@ pub(super) const DELIVERY: &str = "delivery";
 pub(super) const WRITE_BACK: &str = "write_back";
 
 /// How long a lease lasts. A gateway that dies delays what it did for so long.
-const DURATION: Duration = Duration::from_secs(15);
+pub(super) const DURATION: Duration = Duration::from_secs(15);
 
 /// Takes the lease if it is free, or renews it. Returns its epoch. One that ends later than any lease can is free: the
 /// clock was set back since, and its holder may be gone.

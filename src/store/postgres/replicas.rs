@@ -32,7 +32,8 @@ const LIVE: u32 = 3;
 
 /// `$1` this gateway, `$2` what it has applied, `$3` its version, `$4` after how long a silent gateway is forgotten,
 /// `$5` for how long it counts as live. All by the clock of the database. After an outage, two gateways may take each
-/// other for silent: neither waits for the row that the other one has locked.
+/// other for silent: neither waits for the row that the other one has locked. After the clock was set back, some were
+/// seen in the future: they count as seen now, so that one that is gone is forgotten as soon as any other.
 const HEARTBEAT: &str = "with clock as (
         select (extract(epoch from clock_timestamp()) * 1000)::bigint as now
     ), beat as (
@@ -42,6 +43,10 @@ const HEARTBEAT: &str = "with clock as (
         returning r.xmax = 0 as is_new
     ), silent as (
         select r.id from replicas r, clock c where r.id <> $1 and r.seen_at < c.now - $4 for update of r skip locked
+    ), ahead as (
+        select r.id from replicas r, clock c where r.id <> $1 and r.seen_at > c.now for update of r skip locked
+    ), corrected as (
+        update replicas r set seen_at = c.now from ahead a, clock c where r.id = a.id
     ), gone as (
         delete from replicas r using silent s where r.id = s.id
     )

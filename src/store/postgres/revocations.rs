@@ -37,11 +37,8 @@ const LATER_OF_CLIENT: &str = concat!(
 /// Number of families that end in one transaction.
 const MAX_ENDED: usize = 512;
 
-const SINCE: &str = concat!(
-    "select ",
-    revocation_columns!(),
-    " from revocations r where r.sequence > $1 and r.until >= $2 order by r.sequence limit $3"
-);
+const SINCE: &str =
+    concat!("select ", revocation_columns!(), " from revocations r where r.sequence > $1 order by r.sequence limit $2");
 /// Number of entries that are read at once. Other operations use the same connection.
 const PAGE: usize = 4_096;
 
@@ -192,7 +189,6 @@ fn has_locked(appended: &[Option<Revocation>]) -> bool {
 
 pub(super) struct Since {
     pub(super) after: u64,
-    pub(super) now: UnixTime,
 }
 
 impl Operation for Since {
@@ -201,22 +197,17 @@ impl Operation for Since {
     const KIND: OperationKind = OperationKind::Read;
 
     async fn run(&self, _: &Shared, session: &Session) -> Result<Vec<Revocation>, QueryError> {
-        since(session, self.after, self.now, MAX_REVOCATIONS).await
+        since(session, self.after, MAX_REVOCATIONS).await
     }
 }
 
 /// Reads pages, each of which is newer than the last one: entries appear in the order of their sequence.
-pub(super) async fn since(
-    session: &Session,
-    after: u64,
-    now: UnixTime,
-    max: usize,
-) -> Result<Vec<Revocation>, QueryError> {
+pub(super) async fn since(session: &Session, after: u64, max: usize) -> Result<Vec<Revocation>, QueryError> {
     let mut found = Vec::new();
     let mut after = rows::counter(after)?;
     loop {
         let limit = PAGE.min(max - found.len());
-        let page = session.query(SINCE, &[&after, &rows::time(now), &rows::limit(limit)]).await?;
+        let page = session.query(SINCE, &[&after, &rows::limit(limit)]).await?;
         for row in &page {
             found.push(rows::revocation(row)?);
         }

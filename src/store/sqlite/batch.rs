@@ -1,5 +1,6 @@
 //! The transaction that the operations of one batch share.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
@@ -7,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::sqlite::rows;
+use crate::store::sqlite::steady_time::SteadyTime;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::RevokeReason;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -32,6 +34,7 @@ pub(super) struct Batch<'writer> {
     pub(super) limits: &'writer TokenLimits,
     /// The process was paused a moment ago.
     pub(super) was_paused: bool,
+    pub(super) steady_time: &'writer RefCell<SteadyTime>,
     revocations: Vec<Revocation>,
     /// Undelivered events before this transaction.
     waiting_before: u64,
@@ -52,11 +55,12 @@ impl<'writer> Batch<'writer> {
         connection: &'writer Connection,
         limits: &'writer TokenLimits,
         was_paused: bool,
+        steady_time: &'writer RefCell<SteadyTime>,
         waiting: u64,
     ) -> Self {
         let revocations = Vec::new();
         let events = RecordedEvents::default();
-        Batch { connection, limits, was_paused, revocations, waiting_before: waiting, events }
+        Batch { connection, limits, was_paused, steady_time, revocations, waiting_before: waiting, events }
     }
 
     /// The number of undelivered events at this point of the transaction.

@@ -100,8 +100,8 @@ impl RevocationStore for SqliteStore {
         self.writer.submit(move |batch| revocations::revoke(batch, &what, &context))
     }
 
-    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {
-        self.writer.submit(move |batch| revocations::since(batch, after, now))
+    fn revocations_since(&self, after: u64) -> StoreFuture<Vec<Revocation>> {
+        self.writer.submit(move |batch| revocations::since(batch, after))
     }
 }
 

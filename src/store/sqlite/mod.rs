@@ -31,6 +31,7 @@ mod rows;
 mod schema;
 mod search;
 mod signing_keys;
+mod steady_time;
 mod writer;
 
 #[cfg(test)]
@@ -49,7 +50,6 @@ use crate::store::provider_login::SweepTimes;
 use crate::tokens::family::Family;
 use crate::tokens::family::revocation::Revocation;
 use crate::tokens::signing::StoredKey;
-use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use batch::TokenLimits;
 pub use export::Export;
@@ -109,10 +109,10 @@ pub fn stored_signing_keys(path: impl AsRef<Path>) -> Result<Vec<StoredKey>, Sto
 }
 
 /// All revocations that a start reads, of the database at `path`, also while a gateway has it open.
-pub fn stored_revocations(path: impl AsRef<Path>, after: u64, now: UnixTime) -> Result<Vec<Revocation>, StoreError> {
+pub fn stored_revocations(path: impl AsRef<Path>, after: u64) -> Result<Vec<Revocation>, StoreError> {
     let Some(connection) = file::open_read_only(path.as_ref())? else { return Ok(Vec::new()) };
     let mut statement = connection.prepare(revocations::SINCE)?;
-    statement.query_and_then(params![rows::counter(after)?, now, -1], rows::revocation)?.collect()
+    statement.query_and_then(params![rows::counter(after)?, -1], rows::revocation)?.collect()
 }
 
 /// The family with this id in the database at `path`, also while a gateway has it open.
@@ -137,20 +137,20 @@ pub fn is_new(path: impl AsRef<Path>) -> Result<bool, StoreError> {
 ///
 /// # Errors
 /// If the file is damaged, or is not a database that this version can open.
-pub fn check(path: impl AsRef<Path>, now: UnixTime) -> Result<(), StoreError> {
+pub fn check(path: impl AsRef<Path>) -> Result<(), StoreError> {
     let path = path.as_ref();
     let with_path = |error: StoreError| StoreError::new(format!("{}: {error}", path.display()));
     let Some(connection) = file::open_read_only(path)? else { return Ok(()) };
     // The tables of an older version lack columns that the start adds.
     if schema::identify(&connection).map_err(with_path)?.is_current() {
-        read_all(&connection, now).map_err(with_path)?;
+        read_all(&connection).map_err(with_path)?;
     }
     Ok(())
 }
 
-fn read_all(connection: &Connection, now: UnixTime) -> Result<(), StoreError> {
+fn read_all(connection: &Connection) -> Result<(), StoreError> {
     let mut statement = connection.prepare(revocations::SINCE)?;
-    statement.query_and_then(params![0, now, -1], rows::revocation)?.try_for_each(|row| row.map(drop))?;
+    statement.query_and_then(params![0, -1], rows::revocation)?.try_for_each(|row| row.map(drop))?;
     connection.prepare(signing_keys::ALL)?.query_and_then([], signing_keys::read)?.try_for_each(|row| row.map(drop))?;
     for table in ["meta", "audit", "acme", "provider_logins"] {
         connection.query_row(&format!("select count(*) from {table}"), [], |_| Ok(()))?;

@@ -149,10 +149,9 @@ fn raise_client_watermark(
     Ok(())
 }
 
-/// `?3`: how many at most; -1: all.
-pub(super) const SINCE: &str =
-    "select * from revocations where sequence > ?1 and until >= ?2 order by sequence limit ?3";
+/// `?2`: how many at most; -1: all.
+pub(super) const SINCE: &str = "select * from revocations where sequence > ?1 order by sequence limit ?2";
 
-pub(super) fn since(batch: &Batch<'_>, after: u64, now: UnixTime) -> Result<Vec<Revocation>, StoreError> {
-    batch.query(SINCE, params![counter(after)?, now, MAX_REVOCATIONS as i64], rows::revocation)
+pub(super) fn since(batch: &Batch<'_>, after: u64) -> Result<Vec<Revocation>, StoreError> {
+    batch.query(SINCE, params![counter(after)?, MAX_REVOCATIONS as i64], rows::revocation)
 }

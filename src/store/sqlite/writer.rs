@@ -29,6 +29,7 @@ use crate::store::events::count_lost;
 use crate::store::late::{LOOK_INTERVAL, Pauses, doubt_after_pause};
 use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenLimits};
 use crate::store::sqlite::file::Opened;
+use crate::store::sqlite::steady_time::SteadyTime;
 use crate::tokens::family::revocation::Revocation;
 use crate::types::clock::{Clock, SystemClock};
 
@@ -59,7 +60,10 @@ impl Writer {
         let (queue, queued) = sync_channel(MAX_QUEUED);
         let disk_failures = Arc::new(DiskFailures::default());
         let pauses = RefCell::default();
-        let worker = Worker { opened, limits, enforce, outbox, pauses, disk_failures: disk_failures.clone() };
+        let steady_time = RefCell::new(SteadyTime::begin());
+        let disk_failures_of_worker = disk_failures.clone();
+        let worker =
+            Worker { opened, limits, enforce, outbox, pauses, steady_time, disk_failures: disk_failures_of_worker };
         let (closing, closed) = sync_channel(0);
         let run = move || {
             worker.run(&queued);
@@ -173,6 +177,7 @@ struct Worker {
     outbox: Arc<Outbox>,
     /// Of this thread. An operation may have waited in the queue during one.
     pauses: RefCell<Pauses>,
+    steady_time: RefCell<SteadyTime>,
     disk_failures: Arc<DiskFailures>,
 }
 
@@ -197,7 +202,10 @@ impl Worker {
 
     /// Returns true if this thread was paused a moment ago.
     fn was_paused(&self) -> bool {
-        self.pauses.borrow_mut().ended_within(doubt_after_pause(self.limits.timeout), Some(SystemClock.now()))
+        let doubt = doubt_after_pause(self.limits.timeout);
+        let mut steady_time = self.steady_time.borrow_mut();
+        steady_time.now();
+        self.pauses.borrow_mut().ended_within(doubt, Some(SystemClock.now())) || steady_time.jumped_within(doubt)
     }
 
     /// Runs these operations and completes every one of them.
@@ -225,7 +233,7 @@ impl Worker {
         let connection = &self.opened.connection;
         begin(connection).map_err(BatchError::Transaction)?;
         let waiting = self.outbox.waiting.load(Ordering::Relaxed);
-        let mut batch = Batch::new(connection, &self.limits, self.was_paused(), waiting);
+        let mut batch = Batch::new(connection, &self.limits, self.was_paused(), &self.steady_time, waiting);
         for operation in operations {
             let changes_before = connection.total_changes();
             let outcome = operation.run(&mut batch);

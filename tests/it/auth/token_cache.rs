@@ -74,7 +74,7 @@ fn no_request_passes_after_the_revocation_of_its_token() {
     let (authenticator, _) = setup::authenticator(&mint);
     let authenticator = Arc::new(authenticator);
     for number in 0..ROUNDS {
-        let revoke = || authenticator.known.revocations.enforce(&setup::revocation(number), NOW);
+        let revoke = || authenticator.known.revocations.enforce(&setup::revocation(number));
         Round::new(&mint, number).run(&authenticator, Reason::Revoked, revoke);
     }
 }

@@ -28,7 +28,23 @@
 //! | | the clock of the database is set back | `clocks::a_late_clock_prolongs_no_grace` |
 //! | | a gateway is ahead at a login | `clocks::a_login_at_a_gateway_that_is_ahead_prolongs_no_grace` |
 //! | | the clock of a gateway is set forward | `clocks::a_gateway_that_is_set_forward_finds_a_used_token_at_once` |
+//! | | a gateway is behind at a revocation | `clocks::a_revocation_at_a_gateway_that_is_behind_covers_all_earlier_tokens` |
+//! | | a gateway is ahead at a revocation | `clocks::a_revocation_at_a_gateway_that_is_ahead_rejects_no_later_login` |
+//! | | the same, and what it revokes | `machine_clocks::a_revocation_holds_at_the_gateway_that_made_it_while_it_was_ahead` |
+//! | | another gateway is ahead at a revocation | `machine_clocks::a_revocation_holds_at_another_gateway_that_was_ahead` |
+//! | | a gateway starts while its clock is ahead | `machine_clocks::a_revocation_holds_at_a_gateway_that_started_ahead` |
+//! | | a gateway is ahead at a logout | `machine_clocks::a_logout_holds_at_a_gateway_that_was_two_hours_ahead` |
+//! | | with SQLite: the clock was ahead before a restart | `machine_clocks::sqlite::a_clock_that_was_ahead_for_a_while_leaves_the_grace_period_after_a_restart` |
+//! | | with SQLite: the clock is set forward | `machine_clocks::sqlite::a_clock_that_is_set_forward_ends_no_grace_period` |
+//! | | all gateways are ahead during a sweep | `clocks::gateways_that_are_ahead_for_a_moment_sweep_no_revocation_in_force` |
+//! | | the database is ahead while a gateway starts | `database_clocks::a_gateway_that_starts_sweeps_nothing_while_the_database_is_ahead` |
+//! | | a gateway was killed while the database was ahead | `database_clocks::no_gateway_waits_for_a_lease_that_ends_later_than_any_can` |
+//! | | the same, with `store.strict` | `database_clocks::a_strict_revocation_waits_for_no_gateway_that_was_killed_while_the_database_was_ahead` |
+//! | | the database is behind at a revocation | `database_clocks::a_watermark_covers_what_came_before_it_while_the_database_is_behind` |
+//! | | a new primary lacks revocations, and is ahead | `database_clocks::what_a_standby_lacks_comes_back_also_if_its_clock_is_ahead` |
 //! | | a gateway is stopped for longer than `refresh_grace` | `pauses::a_stopped_gateway_ends_no_session` |
+//! | | the same, and the token of a thief comes after it | `pauses::a_stopped_gateway_finds_a_theft_soon_after` |
+//! | | the same, during a revocation | `pauses::a_late_revocation_ends_no_later_session` |
 //! | 14 | all gateways rotate their key at once | `sharing::keys_that_all_replicas_rotate_at_once_are_valid_at_once` |
 //! | 15 | the tables change under load | `sharing::a_migration_under_load_delays_for_less_than_a_second` |
 //! | 16 | a transaction stays open elsewhere | `database::an_open_transaction_elsewhere_delays_nothing` |
@@ -69,3 +85,21 @@ mod revocations;
 mod story;
 mod survive;
 mod target;
+
+use crate::support::source;
+
+/// So that a reader finds each case in the table above.
+#[test]
+fn the_table_names_every_case() {
+    let table = include_str!("mod.rs");
+    for file in std::fs::read_dir(source::root().join("tests/it/chaos/cases")).expect("the cases") {
+        let code = source::read(file.expect("a file").path());
+        let lines: Vec<&str> = code.lines().map(str::trim_start).collect();
+        let attributes = ["#[test]", "#[tokio::test]"];
+        for at in (0..lines.len()).filter(|at| attributes.contains(&lines[*at])) {
+            let head = lines[at..].iter().find_map(|line| line.trim_start_matches("async ").strip_prefix("fn "));
+            let name = head.and_then(|head| head.split('(').next()).expect("a function");
+            assert!(table.contains(&format!("::{name}`")), "{name}");
+        }
+    }
+}

@@ -271,7 +271,7 @@ impl Follower {
         })?;
         self.report(&step, applied, newest);
         let has_moved = !step.apply.is_empty();
-        self.find_lost(step, time);
+        self.find_lost(step);
         self.freshness.found_keys(keys);
         // A poll that was repeated on another connection has measured no time.
         if is_complete && !waits && self.freshness.store_time.now().is_some() {
@@ -309,9 +309,9 @@ impl Follower {
     }
 
     /// Another gateway may have written what this one has found to be lost.
-    fn find_lost(&self, step: Step, time: UnixTime) {
+    fn find_lost(&self, step: Step) {
         let mut lost = self.known.lost.lock();
-        lost.on_poll(&step.apply, time);
+        lost.on_poll(&step.apply);
         lost.add(step.write_back);
         self.freshness.counts.lost.store(lost.len() as u64, Ordering::Relaxed);
         if step.reloaded || lost.len() > 0 {

@@ -19,7 +19,8 @@ const CLOCK_MARGIN: Duration = Duration::from_mins(1);
 
 /// One snapshot: the head of the log, the version of the signing keys, the time and if a gateway writes back what was
 /// lost, in one row without an entry; and a row for each entry from `$1` on. Of these, not those that have ended before
-/// `$4`: `+ 0`, because the entries come in the order of another index.
+/// `$4`: `+ 0`, because the entries come in the order of another index. A lease ends within `$5`, unless it is of
+/// before the clock was set back.
 const POLL: &str = concat!(
     "select null::bigint as sequence, null::text as kind, null::text as issuer, null::text as name,
         null::bigint as not_after, null::bigint as at, null::bigint as until, null::boolean as session,
@@ -29,7 +30,8 @@ const POLL: &str = concat!(
         join meta k on k.name = 'signing_keys'
         cross join (
             select c.micros,
-                exists (select from leases l where l.name = $3 and l.until > c.micros / 1000) as written_back
+                exists (select from leases l where l.name = $3
+                    and l.until > c.micros / 1000 and l.until <= c.micros / 1000 + $5) as written_back
             from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros) c offset 0
         ) m
         cross join ",
@@ -78,8 +80,9 @@ pub(super) async fn poll(
     needed_at: UnixTime,
 ) -> Result<Polled, QueryError> {
     let sent = BootTime::now();
-    let params: [&dyn Param; 4] =
-        [&rows::counter(from)?, &rows::limit(limit), &leases::WRITE_BACK, &rows::time(needed_at)];
+    let lease = rows::millis(leases::DURATION + leases::TOLERANCE);
+    let params: [&dyn Param; 5] =
+        [&rows::counter(from)?, &rows::limit(limit), &leases::WRITE_BACK, &rows::time(needed_at), &lease];
     let found = session.query(POLL, &params).await?;
     let answered = BootTime::now();
     let mut entries = Vec::with_capacity(found.len());

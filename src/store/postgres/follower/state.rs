@@ -107,7 +107,7 @@ impl FollowerState {
     /// Begins by reading the whole log.
     pub(super) fn new(retention: Duration) -> Self {
         let recent = Recent::default();
-        let reload = Some(Reload { after: Position::default(), at: None, missing: recent.expected() });
+        let reload = Some(Reload { after: Position::default(), at: None, missing: Missing::default() });
         FollowerState {
             retention: retention.saturating_sub(RETENTION_MARGIN),
             page: PAGE,
@@ -166,7 +166,7 @@ impl FollowerState {
     /// Reads the whole log again: what the last poll brought is not in force.
     pub(super) fn restart(&mut self) {
         self.complete_at = None;
-        self.begin_reload(&mut Step::default());
+        self.begin_reload(BootTime::now(), &mut Step::default());
     }
 
     /// The database told of new entries.
@@ -190,7 +190,7 @@ impl FollowerState {
         let read_to_end = match self.reload.take() {
             Some(reload) => self.reload_page(reload, page, sent, now, &mut step),
             // Entries may have been deleted that were never read.
-            None if was_away => self.begin_reload(&mut step),
+            None if was_away => self.begin_reload(sent, &mut step),
             None => self.follow_page(page, sent, now, &mut step),
         };
         // Of a long log, what is not among its newest entries would only push out others, which it may lack.
@@ -216,7 +216,7 @@ impl FollowerState {
         let entries = if is_deleted { Some(page.entries.into_iter()) } else { entries_after(self.cursor, page) };
         let Some(entries) = entries else {
             step.alarms.push(Alarm::Fork { at: self.cursor.sequence, newest: newest.sequence });
-            return self.begin_reload(step);
+            return self.begin_reload(sent, step);
         };
         let mut gap = false;
         for entry in entries {
@@ -259,10 +259,10 @@ impl FollowerState {
         self.needed_until = UnixTime::default();
     }
 
-    fn begin_reload(&mut self, step: &mut Step) -> bool {
+    fn begin_reload(&mut self, sent: BootTime, step: &mut Step) -> bool {
         step.reloaded = true;
         self.gap_since = None;
-        let mut missing = self.recent.expected();
+        let mut missing = self.recent.expected(sent);
         // What it lacked so far may be forgotten by now.
         if let Some(interrupted) = self.reload.take() {
             missing.merge(interrupted.missing);
@@ -278,7 +278,7 @@ impl FollowerState {
         let Some(entries) = entries_after(reload.after, page) else {
             // Deleted, or another failover: from the start again.
             self.reload = Some(reload);
-            return self.begin_reload(step);
+            return self.begin_reload(sent, step);
         };
         let retained_since = now - self.retention;
         let mut gap = false;
@@ -306,7 +306,7 @@ impl FollowerState {
         } else {
             self.move_to_newest(newest);
         }
-        step.write_back = reload.missing.lost(now);
+        step.write_back = reload.missing.lost();
         if !step.write_back.is_empty() {
             step.alarms.push(Alarm::Lost(step.write_back.len()));
         }

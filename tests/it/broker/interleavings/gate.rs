@@ -152,8 +152,8 @@ impl RevocationStore for Gate {
         self.wait(move |store| store.revoke(what, occasion))
     }
 
-    fn revocations_since(&self, after: u64, now: UnixTime) -> StoreFuture<Vec<Revocation>> {
-        self.store.revocations_since(after, now)
+    fn revocations_since(&self, after: u64) -> StoreFuture<Vec<Revocation>> {
+        self.store.revocations_since(after)
     }
 }
 

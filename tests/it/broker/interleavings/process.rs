@@ -75,12 +75,10 @@ impl Process {
         let clock = Arc::new(OrderedClock(now.as_millis().into()));
         let revocations = Arc::new(Revocations::new());
         let enforcing = revocations.clone();
-        let gate = Arc::new(Gate::open(
-            place,
-            Arc::new(move |revocation: &Revocation, _| enforcing.enforce(revocation, revocation.at)),
-        ));
-        for entry in gate.revocations_since(0, now).await.expect("reads") {
-            revocations.enforce(&entry, now);
+        let gate =
+            Arc::new(Gate::open(place, Arc::new(move |revocation: &Revocation, _| enforcing.enforce(revocation))));
+        for entry in gate.revocations_since(0).await.expect("reads") {
+            revocations.enforce(&entry);
         }
         let keyring = Arc::new(Keyring::new(keys(key)));
         let broker = Broker {

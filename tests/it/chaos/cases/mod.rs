@@ -2,7 +2,9 @@
 
 mod clocks;
 mod database;
+mod database_clocks;
 mod lost;
+mod machine_clocks;
 mod network;
 mod patroni;
 mod pauses;

@@ -229,7 +229,7 @@ async fn a_database_that_was_rolled_back_gets_its_revocations_again() {
         eventually("it was noticed", || gateway.count(|counts| &counts.forks) == 1).await;
     }
     eventually_within(Duration::from_secs(10), "the database has all again", async || {
-        let log = gateways[0].store.revocations_since(0, now()).await.expect("the store works");
+        let log = gateways[0].store.revocations_since(0).await.expect("the store works");
         let log: HashSet<Revoked> = log.into_iter().map(|entry| entry.what).collect();
         all.iter().all(|what| log.contains(what)).then_some(()).ok_or(format!("{log:?}"))
     })

@@ -108,7 +108,7 @@ async fn a_mark_is_used_by_one_gateway() {
             [0, 1].map(|gateway: usize| stores[gateway].mark(mark.clone(), vec![session(&name)], LOGIN.into()));
         let outcomes = [one.await.expect("the store works"), other.await.expect("the store works")];
         assert!(outcomes.contains(&Marked::First) && outcomes.contains(&Marked::Repeated), "{outcomes:?}");
-        let log = stores[0].revocations_since(0, LOGIN).await.expect("the store works");
+        let log = stores[0].revocations_since(0).await.expect("the store works");
         assert_eq!(log.len(), round + 1);
     }
 }
@@ -129,7 +129,7 @@ async fn a_repeated_mark_ends_what_the_first_use_left() {
     let again = store.mark(mark(), vec![session("s")], LOGIN.into()).await.expect("the store works");
     assert_eq!(again, Marked::Repeated);
     assert!(stored(&store, &family).await.revoked.is_some());
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(0).await.expect("the store works");
     let what: Vec<_> = log.into_iter().map(|entry| entry.what).collect();
     assert_eq!(what, [session("s"), Revoked::Family(family.id)]);
 }
@@ -149,7 +149,7 @@ async fn older_gateways_read_a_session_as_one_token() {
     }
     // What an older gateway writes.
     sql(&schema, "update revocations set session = null where sequence = 2; update endings set session = null");
-    let log = store.revocations_since(1, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(1).await.expect("the store works");
     assert!(matches!(log[0].what, Revoked::Token { .. }));
 }
 

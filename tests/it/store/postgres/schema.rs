@@ -58,7 +58,7 @@ mod next {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             store.families_of("alice".into()).await.expect("the store works");
-            store.revocations_since(0, super::LOGIN).await.expect("the store works");
+            store.revocations_since(0).await.expect("the store works");
             sql(&schema, NEXT);
             test(&store).await;
         });

@@ -50,7 +50,7 @@ async fn logins_at_the_same_time_do_not_exceed_the_limit() {
         assert!(left.is_disjoint(&old), "the new ones are left");
         assert!(all.iter().all(|(new, _)| !old.contains(new)));
         // What has ended is in the log, once.
-        let log = stores[1].revocations_since(0, LOGIN).await.expect("the store works");
+        let log = stores[1].revocations_since(0).await.expect("the store works");
         let ended = |id: &TokenId| log.iter().filter(|entry| entry.what == Revoked::Family(*id)).count();
         for id in old.iter().chain(all.iter().map(|(id, _)| id)) {
             assert_eq!(ended(id), usize::from(!left.contains(id)), "round {round}");

@@ -45,7 +45,7 @@ async fn each_page_of_a_long_log_is_read() {
         select n, 'token', 'https://login.example', n::text, null, 0, 9000000000000, decode(md5(n::text), 'hex')
         from generate_series(1, 8200) n";
     sql(&schema, many);
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(0).await.expect("the store works");
     assert!(log.iter().map(|entry| entry.sequence).eq(1..=8200), "{}", log.len());
 }
 
@@ -137,7 +137,7 @@ async fn revocations_at_the_same_time_have_one_order_without_gaps() {
     }
     assert_eq!(revoked, families.len(), "each session is ended by one call");
 
-    let log = stores[1].revocations_since(0, LOGIN).await.expect("the store works");
+    let log = stores[1].revocations_since(0).await.expect("the store works");
     assert_eq!(log.len(), 2 * EACH + families.len());
     assert!(log.iter().zip(1..).all(|(entry, place)| entry.sequence == place), "the log has a gap");
     let newest = sql(
@@ -178,7 +178,7 @@ async fn a_session_that_another_gateway_ended_is_enforced_here() {
         enforced.iter().map(|each| each.what.clone()).collect::<Vec<_>>(),
         [Revoked::Family(ended.id), Revoked::Family(reused.id)]
     );
-    let log = here.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = here.revocations_since(0).await.expect("the store works");
     enforced.iter_mut().zip(&log).for_each(|(early, entry)| early.sequence = entry.sequence);
     assert_eq!(enforced, log, "for as long as the entry of the log");
 }
@@ -278,7 +278,7 @@ async fn a_watermark_of_now_ends_any_number_of_later_sessions() {
     assert!(logins.join_all().await.iter().all(Result::is_ok));
     store.revoke(Revoked::Everything { not_after: LOGIN }, LOGIN.into()).await.expect("the store works");
     assert_eq!(sql(&schema, "select count(*) from families where revoked_at is null"), "0");
-    assert_eq!(store.revocations_since(0, LOGIN).await.expect("the store works").len(), COUNT + 1);
+    assert_eq!(store.revocations_since(0).await.expect("the store works").len(), COUNT + 1);
 }
 
 /// A confirmation is not worth a flush. Everything else is.

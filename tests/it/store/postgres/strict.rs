@@ -1,11 +1,12 @@
 //! `store.strict`, and what only one of several gateways does.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bearward::store::postgres::Database;
 use bearward::store::sweep::{SweepTime, sweep};
-use bearward::store::{AuditStore, Backlog, Expired, FamilyStore, RevokedBy, StoreUpkeep};
+use bearward::store::{AuditStore, Backlog, Expired, FamilyStore, RevokedBy, SharedClock, StoreUpkeep};
 use bearward::tokens::audit_event::Event;
 use bearward::types::clock::{Clock, SystemClock};
 use tokio::time::timeout;
@@ -144,9 +145,12 @@ async fn the_pause_of_a_sweep_follows_the_backlog() {
     let expired = "insert into marks select decode(md5(n::text), 'hex'), 'proof', 'b',
         (extract(epoch from clock_timestamp()) * 1000)::bigint - 3600000, 'c', 0 from generate_series(1, 20000) n";
     sql(server, &schema, expired);
+    let freshness = here.store.freshness().expect("shared");
+    freshness.loaded().await;
+    let clock = SharedClock::new(Arc::new(SystemClock), freshness);
     let backlog = Backlog::default();
     let mut time = SweepTime::default();
-    let swept = timeout(Duration::from_secs(30), sweep(&here.store, &SystemClock, &mut time, &backlog));
+    let swept = timeout(Duration::from_secs(30), sweep(&here.store, &clock, &mut time, &backlog));
     let counted = eventually("they are counted", || backlog.get().rows == 20_000);
     let (swept, ()) = tokio::join!(swept, counted);
     assert_eq!(swept.expect("in time").expect("the store works"), 20_000);

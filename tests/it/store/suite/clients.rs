@@ -49,7 +49,7 @@ pub(crate) async fn a_clients_watermark_ends_its_families(store: &dyn Store) {
     for family in [&later, &of_another, &own] {
         rotated(store, family, 1, LOGIN + SECOND).await;
     }
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(0).await.expect("the store works");
     assert_eq!(log.len(), 1);
     let shown = store.families_of("alice".into()).await.expect("the store works");
     let ended: Vec<_> = shown.iter().filter(|family| family.revoked.is_some()).collect();
@@ -94,7 +94,7 @@ pub(crate) async fn the_log_has_the_client(store: &dyn Store) {
     for what in &written {
         revoke(store, what.clone(), LOGIN).await;
     }
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(0).await.expect("the store works");
     assert_eq!(log.iter().map(|each| each.what.clone()).collect::<Vec<_>>(), written);
     assert_eq!((log[0].until, log[2].until), (LOGIN + LONGEST_LIFE, UnixTime::MAX));
     let search = EndingSearch { reason: None, is_renamed: None, before: None, limit: 9 };
@@ -138,7 +138,7 @@ pub(crate) async fn a_clients_watermark_of_now_ends_families_dated_later(store: 
     rotated(store, &of_another, 1, LOGIN + SECOND).await;
     revoke(store, client("cli", None, LOGIN), LOGIN).await;
     assert_eq!(rejection(store, &of_another, 2, LOGIN + SECOND).await, Reason::GrantRevoked);
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(0).await.expect("the store works");
     let families: Vec<_> = log.iter().filter(|each| matches!(each.what, Revoked::Family(_))).collect();
     assert_eq!(families.len(), 2, "their access tokens are revoked too");
 }

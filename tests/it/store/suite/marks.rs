@@ -26,7 +26,7 @@ async fn used(store: &dyn Store, mark: Mark, revoke: Vec<Revoked>) -> Marked {
 }
 
 async fn log(store: &dyn Store) -> Vec<Revoked> {
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(0).await.expect("the store works");
     log.into_iter().map(|entry| entry.what).collect()
 }
 

@@ -61,7 +61,7 @@ async fn ended(store: &dyn Store, families: &[Family]) -> Vec<bool> {
 }
 
 async fn log(store: &dyn Store) -> Vec<Revoked> {
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(0).await.expect("the store works");
     log.into_iter().map(|entry| entry.what).collect()
 }
 

@@ -105,7 +105,7 @@ pub(crate) async fn an_unclaimed_login_ends_after_five_minutes(store: &dyn Store
         assert_eq!(stored(store, family).await.revoked.map(|revoked| revoked.at), Some(end));
     }
     assert_eq!(stored(store, &used).await.revoked, None);
-    let log = store.revocations_since(0, LOGIN).await.expect("the store works");
+    let log = store.revocations_since(0).await.expect("the store works");
     assert_eq!(log.len(), 2, "its handle is rejected everywhere");
     store.claim_login(unclaimed.id, end).await.expect("the store works");
     assert!(found(store, unclaimed.id).await.is_some_and(|(_, login)| !login.claimed), "it is too late");

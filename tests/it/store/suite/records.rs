@@ -34,13 +34,13 @@ pub(crate) async fn everything_is_kept_over_a_restart(place: &dyn Place) {
     store.confirm(vec![(stolen.id, 2)]).await.expect("confirms");
     assert!(matches!(refresh(&*store, &stolen, 1, LOGIN + AFTER_GRACE).await, Rotation::Reused(_)));
     store.revoke(Revoked::Everything { not_after: LOGIN - GRACE }, LOGIN.into()).await.expect("revokes");
-    let log = store.revocations_since(0, LOGIN).await.expect("reads");
+    let log = store.revocations_since(0).await.expect("reads");
     drop(store);
 
     let store = place.open();
     assert_eq!(stored(&*store, &family).await, living);
     assert_eq!(rejection(&*store, &stolen, 2, LOGIN + AFTER_GRACE).await, Reason::GrantRevoked, "the reuse is kept");
-    assert_eq!(store.revocations_since(0, LOGIN).await.expect("reads"), log);
+    assert_eq!(store.revocations_since(0).await.expect("reads"), log);
     let next = store.revoke(Revoked::Everything { not_after: LOGIN }, LOGIN.into()).await.expect("revokes");
     assert_eq!(next, log.len() as u64 + 1);
 }
@@ -69,7 +69,7 @@ pub(crate) async fn a_revocation_is_enforced_before_its_caller_is_answered(place
     let store = place.open_with(settings(), enforce);
     let family = issued(&*store, "alice", LOGIN).await;
     store.revoke_family(family.id, RevokedBy::Admin, LOGIN.into()).await.expect("revokes");
-    let log = store.revocations_since(0, LOGIN).await.expect("reads");
+    let log = store.revocations_since(0).await.expect("reads");
     assert_eq!(*enforced.lock().expect("not poisoned"), log);
     assert_eq!(log.len(), 1);
 }
@@ -80,7 +80,7 @@ pub(crate) async fn a_shorter_access_lifetime_keeps_older_tokens_revocable(place
         let store = place.open_with(settings, Arc::new(|_, _| {}));
         let revoked = Revoked::Token { issuer: "https://login.example".into(), jti: configured.to_string() };
         let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
-        let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
+        let log = store.revocations_since(sequence - 1).await.expect("reads");
         assert_eq!(log[0].until, LOGIN + Duration::from_secs(remembered));
     }
 }
@@ -91,7 +91,7 @@ pub(crate) async fn a_shorter_family_lifetime_keeps_older_tokens_revocable(place
         let store = place.open_with(StoreOptions { longest_family: configured, ..settings() }, Arc::new(|_, _| {}));
         let revoked = Revoked::Token { issuer: ISSUER.into(), jti: configured.as_secs().to_string() };
         let sequence = store.revoke(revoked, LOGIN.into()).await.expect("revokes");
-        let log = store.revocations_since(sequence - 1, LOGIN).await.expect("reads");
+        let log = store.revocations_since(sequence - 1).await.expect("reads");
         assert_eq!(log[0].until, LOGIN + remembered);
     }
 }
@@ -114,11 +114,11 @@ pub(crate) async fn a_longer_lifetime_keeps_earlier_revocations(place: &dyn Plac
     let store = place.open_with(StoreOptions { longest_life: long, ..settings() }, Arc::new(|_, _| {}));
     let (last, after) = (LOGIN + long, LOGIN + long + Duration::from_millis(1));
     store.sweep(last, 10).await.expect("sweeps");
-    let kept = store.revocations_since(0, last).await.expect("reads");
+    let kept = store.revocations_since(0).await.expect("reads");
     let until: Vec<UnixTime> = kept.iter().map(|revocation| revocation.until).collect();
     assert_eq!(until, [last, last + short, UnixTime::MAX]);
     store.sweep(after, 10).await.expect("sweeps");
-    assert_eq!(store.revocations_since(0, LOGIN).await.expect("reads").len(), 2, "the token is too old for any limit");
+    assert_eq!(store.revocations_since(0).await.expect("reads").len(), 2, "the token is too old for any limit");
 }
 
 pub(crate) async fn events_beyond_the_limit_are_lost_and_counted(place: &dyn Place) {
@@ -169,7 +169,7 @@ pub(crate) async fn marks_are_kept_over_a_restart(place: &dyn Place) {
     for expected in [Marked::First, Marked::Repeated] {
         let store = place.open();
         assert_eq!(store.mark(mark(), session(), LOGIN.into()).await.expect("marks"), expected);
-        assert_eq!(store.revocations_since(0, LOGIN).await.expect("reads").len(), 1);
+        assert_eq!(store.revocations_since(0).await.expect("reads").len(), 1);
     }
 }
 
