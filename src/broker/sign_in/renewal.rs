@@ -24,6 +24,7 @@ use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::Family;
 use crate::tokens::sign_in::provider_tokens::{Place, ProviderTokens};
 use crate::tokens::sign_in::token_response::TokenResponse;
+use crate::types::boot_time::BootTime;
 use crate::types::clock::{Clock, UnixTime, Uptime};
 use crate::types::reject::{Reject, with_causes};
 
@@ -73,7 +74,10 @@ impl Renewal<'_> {
     async fn wait_for_lease(&self) -> Result<(), Outcome> {
         let begun = self.uptime();
         loop {
+            let asked = BootTime::now();
             match self.lease(self.now() + LOGIN_LEASE).await {
+                // This process was stopped meanwhile.
+                Ok(LoginLease::Granted) if BootTime::now().since(asked) > LOGIN_LEASE / 2 => {}
                 Ok(LoginLease::Granted) => return Ok(()),
                 Ok(LoginLease::Changed(_)) => return Err(Outcome::Changed),
                 Ok(LoginLease::Ended) => return Err(Outcome::Ended("the session has ended")),
@@ -134,7 +138,7 @@ impl Renewal<'_> {
         }
         match tokens {
             Ok(response) => self.while_leased(self.believe(&metadata, response, asked)).await,
-            Err(NoTokens::InvalidGrant) => self.end("the provider rejects the refresh token: invalid_grant").await,
+            Err(NoTokens::InvalidGrant) => self.end_rejected().await,
             Err(failed) => self.failed(&failed.detail()),
         }
     }
@@ -273,6 +277,18 @@ impl Renewal<'_> {
             tracing::warn!(session = %self.family.id, %error, "cannot end a login");
         }
         Outcome::Ended(why)
+    }
+
+    /// Ends the login, unless another gateway has refreshed it meanwhile, or tries to. If this one was stopped for
+    /// longer than its lease, the provider rejects what the other one has spent.
+    async fn end_rejected(&self) -> Outcome {
+        match self.lease(self.now() + LOGIN_LEASE).await {
+            Ok(LoginLease::Changed(_)) => Outcome::Changed,
+            Ok(LoginLease::Held { .. }) => self.failed("another gateway has taken the lease"),
+            Ok(LoginLease::Ended | LoginLease::Granted) | Err(_) => {
+                self.end("the provider rejects the refresh token: invalid_grant").await
+            }
+        }
     }
 
     fn failed(&self, detail: &str) -> Outcome {

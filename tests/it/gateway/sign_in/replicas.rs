@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::refresh::{KEYS, at_once, refreshes};
 use super::{APP, CALLBACK, everything, folder, is_ready, provider};
 use crate::support::clock::ManualClock;
-use crate::support::postgres::PostgresServer;
+use crate::support::postgres::{PostgresServer, USER};
 use crate::support::visitor::Visitor;
-use crate::support::wait::{eventually_ok, eventually_within};
+use crate::support::wait::{eventually, eventually_ok, eventually_within};
 use crate::support::{Gateway, OidcProvider, Upstream};
 
 struct Replicas {
@@ -18,6 +18,8 @@ struct Replicas {
     _upstream: Upstream,
     gateways: [Gateway; 2],
     alice: Visitor,
+    /// In PostgreSQL.
+    schema: String,
 }
 
 impl Replicas {
@@ -25,6 +27,7 @@ impl Replicas {
     async fn start(more: Value) -> Replicas {
         let (provider, upstream) = (provider::start(more), Upstream::start());
         let store = PostgresServer::shared().store_keys();
+        let schema = store.split('"').nth_back(1).expect("the schema").to_owned();
         let more = format!("[store]\n{store}\n{}", everything(&provider.issuer, KEYS));
         let text = Gateway::config_text(&upstream.address.to_string(), &more);
         let clock = Arc::new(ManualClock::new());
@@ -38,7 +41,7 @@ impl Replicas {
             is_ready(gateway.address()).await;
         }
         let alice = Visitor::of(&gateways[0]);
-        Replicas { provider, _upstream: upstream, gateways, alice }
+        Replicas { provider, _upstream: upstream, gateways, alice, schema }
     }
 
     /// The browser at this gateway.
@@ -114,4 +117,32 @@ async fn a_sign_out_at_one_gateway_ends_the_session_at_the_other() {
         count => Err(count.to_string()),
     })
     .await;
+}
+
+/// As if the gateway had been stopped for longer than its lease after it had asked the provider.
+#[tokio::test]
+async fn a_gateway_that_lost_its_lease_ends_no_session() {
+    let rotates = json!({ "configuration": { "rotateRefreshToken": true }, "ttl": { "AccessToken": 4 } });
+    let mut both = Replicas::start(rotates).await;
+    both.sign_in().await;
+    // What the first of both gets, after the other one has spent the refresh token.
+    let rejected = json!({ "error": "invalid_grant" }).to_string();
+    let headers = json!({ "content-type": "application/json" });
+    let fault = json!({ "path": "/token", "delay_ms": 3_000, "status": 400, "headers": headers, "body": rejected });
+    let mut faults = json!([fault]);
+    faults[0]["times"] = json!(1);
+    both.provider.control("/faults", &faults).await;
+    both.gateways[0].advance(Duration::from_secs(5));
+    let sql = |text: &str| PostgresServer::shared().sql(USER, &format!("set search_path to {}; {text}", both.schema));
+    let mut one = both.at(0);
+    let first = tokio::spawn(async move { one.fetch(&format!("{APP}/")).await.status });
+    let held = "select count(*) from provider_logins where held_until > 1";
+    eventually("the first gateway asks the provider", || sql(held).ends_with('1')).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    sql("update provider_logins set held_until = 1");
+    assert_eq!(both.at(1).fetch(&format!("{APP}/")).await.status, 200);
+    first.await.expect("no panic");
+    for number in [0, 1] {
+        assert_eq!(both.at(number).fetch(&format!("{APP}/")).await.status, 200, "{number}");
+    }
 }
