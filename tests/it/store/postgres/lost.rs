@@ -103,6 +103,8 @@ async fn a_gateway_that_starts_meanwhile_waits_for_them() {
     let server = PostgresServer::shared();
     let schema = server.schema();
     let ([_one], all) = after_a_loss(server, &schema, 600).await;
+    let held = "select count(*) from leases where name = 'write_back'";
+    eventually("the other gateway writes them", || sql(server, &schema, held) == "1").await;
     let late = Follower::open(server, &schema, "late");
     late.store.freshness().expect("shared").loaded().await;
     let unknown = all.iter().filter(|what| !late.enforces(what)).count();
