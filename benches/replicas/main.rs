@@ -23,6 +23,7 @@ mod origin;
 #[path = "../../tests/it/support/postgres.rs"]
 mod postgres;
 mod replica;
+mod streams;
 mod tokens;
 mod upkeep;
 
@@ -43,6 +44,8 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 enum Row {
     /// From the response to a revocation until it is in force at another gateway, with NOTIFY and by polling alone
     Lag,
+    /// From the response to a revocation until the last byte of a stream at another gateway
+    Streams,
     /// A request with a known token, with SQLite and with PostgreSQL
     KnownToken,
     /// The start of a gateway with a long log
@@ -66,6 +69,9 @@ struct Options {
     /// Revocations on their way to another gateway
     #[arg(long, default_value_t = 100_000)]
     revocations: usize,
+    /// Sessions with an open stream, each of which is revoked
+    #[arg(long, default_value_t = 1_000)]
+    streams: usize,
     /// Entries in the log when a gateway starts again
     #[arg(long, default_value_t = 1_000_000)]
     entries: usize,
@@ -105,7 +111,7 @@ fn main() -> ExitCode {
     let mut options = Options::parse();
     if options.test {
         options = Options { revocations: 200, entries: 1_000, requests: 100, clients: 8, ..options };
-        options = Options { lost: 1_000, expiries: 100, refreshes: 40, turn: 1, ..options };
+        options = Options { streams: 5, lost: 1_000, expiries: 100, refreshes: 40, turn: 1, ..options };
     }
     match flush::delay(options.flush).and_then(|()| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -133,11 +139,12 @@ fn run(options: &Options) -> Outcome<()> {
         is_wanted
     };
     if wants(Row::Lag) {
-        bench.lag(&server, options.revocations, "with NOTIFY")?;
-        // The role of the gateways is no superuser: their notifications fail, as if each one were lost.
-        server.sql(USER, "revoke execute on function pg_notify(text, text) from public");
-        bench.lag(&server, options.revocations, "by polling alone")?;
-        server.sql(USER, "grant execute on function pg_notify(text, text) to public");
+        let lag = |how: &str| bench.lag(&server, options.revocations, how);
+        with_and_without_notify(&server, &lag)?;
+    }
+    if wants(Row::Streams) {
+        let streams = |how: &str| bench.streams(&server, options.streams, how);
+        with_and_without_notify(&server, &streams)?;
     }
     if wants(Row::KnownToken) {
         bench.known_token(&server, options.requests)?;
@@ -158,5 +165,15 @@ fn run(options: &Options) -> Outcome<()> {
     if wants(Row::Promotion) {
         bench.promotion(PostgresServer::start_with(&[&settings[..], REPLICATED].concat(), "trust"))?;
     }
+    Ok(())
+}
+
+/// Measures a row twice: when the database tells the other gateway of revocations, and when that one polls alone.
+fn with_and_without_notify(server: &PostgresServer, measure: &dyn Fn(&str) -> Outcome<()>) -> Outcome<()> {
+    measure("with NOTIFY")?;
+    // The role of the gateways is no superuser: their notifications fail, as if each one were lost.
+    server.sql(USER, "revoke execute on function pg_notify(text, text) from public");
+    measure("by polling alone")?;
+    server.sql(USER, "grant execute on function pg_notify(text, text) to public");
     Ok(())
 }

@@ -33,6 +33,7 @@ pub struct Caller {
 
 #[derive(Clone)]
 pub struct TokenPair {
+    pub token_id: String,
     pub access: String,
     pub refresh: String,
 }
@@ -77,6 +78,11 @@ impl Replica {
             }
             thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.public
     }
 
     pub fn admin(&self) -> Outcome<Caller> {
@@ -162,7 +168,7 @@ impl Caller {
 
 fn pair(body: &Value) -> Outcome<TokenPair> {
     let text = |member: &str| body[member].as_str().map(str::to_owned).ok_or(format!("no {member}"));
-    Ok(TokenPair { access: text("accessToken")?, refresh: text("refreshToken")? })
+    Ok(TokenPair { token_id: text("tokenId")?, access: text("accessToken")?, refresh: text("refreshToken")? })
 }
 
 fn spawn(program: &Path, folder: &Path) -> Outcome<Child> {

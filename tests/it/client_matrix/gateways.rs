@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::place::SECRET;
+use super::place::{Restarts, SECRET};
 use crate::support::postgres::PostgresServer;
 use crate::support::program::GatewayProcess;
 use crate::support::replicas::copy_roots;
@@ -56,15 +56,6 @@ impl Gateways {
         Gateways { folders, running: Mutex::new(running) }
     }
 
-    /// `kill -9` of all, and a start.
-    pub fn kill(&self) {
-        let mut running = self.running.lock();
-        for gateway in running.drain(..) {
-            gateway.program.kill();
-        }
-        running.extend(self.folders.iter().map(|folder| GatewayProcess::start(folder.path())));
-    }
-
     /// All sessions of the user end.
     pub async fn revoke(&self) {
         let client = self.running.lock()[0].admin_client();
@@ -83,5 +74,15 @@ impl Gateways {
         let listed = client.get("/admin/v1/subjects/main%7Calice/tokens").await.json();
         let sessions = listed["tokens"].as_array().expect("a list");
         sessions.iter().find(|session| is_wanted(session)).unwrap_or_else(|| panic!("not in {listed}")).clone()
+    }
+}
+
+impl Restarts for Gateways {
+    fn kill(&self) {
+        let mut running = self.running.lock();
+        for gateway in running.drain(..) {
+            gateway.program.kill();
+        }
+        running.extend(self.folders.iter().map(|folder| GatewayProcess::start(folder.path())));
     }
 }

@@ -7,6 +7,7 @@
 //! libraries behind nginx; `tests/clients` runs all.
 
 mod browser;
+mod compared;
 mod gateways;
 mod parties;
 mod place;

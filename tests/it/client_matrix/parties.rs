@@ -77,7 +77,7 @@ impl Party {
         let libraries = target.join(self.libraries);
         assert!(libraries.is_dir(), "{} is missing; tests/run and tests/clients install it", libraries.display());
         let is_python = self.program[0].ends_with(".py");
-        let mut command = Command::new(if is_python { &**PYTHON_PROGRAM } else { "node" });
+        let mut command = Command::new(if is_python { python_program() } else { "node" });
         if is_python {
             command.env("PYTHONPATH", &libraries);
         } else {
@@ -109,6 +109,10 @@ pub fn everything() -> PathBuf {
 }
 
 /// The interpreter itself. A wrapper of its name may look for its files in HOME, which the clients get of their own.
+pub fn python_program() -> &'static str {
+    &PYTHON_PROGRAM
+}
+
 static PYTHON_PROGRAM: LazyLock<String> = LazyLock::new(|| {
     let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
     String::from_utf8(output.expect("python3: tests/run installs it").stdout).expect("UTF-8").trim().to_owned()

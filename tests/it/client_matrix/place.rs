@@ -34,13 +34,25 @@ const REDIRECTS: [&str; 5] = [
     "http://localhost/oauth/callback",
 ];
 
-pub struct Place {
+/// What a client must know.
+pub struct Site {
     /// `https://localhost:PORT/mcp`
     pub server: String,
     /// The certificate that clients must trust.
     pub trusted: PathBuf,
-    /// The URL of the document of a client, if the gateways accept these.
+    /// The URL of the document of a client, if this site accepts these.
     pub document: Option<String>,
+    /// What is killed while a client works.
+    pub programs: Arc<dyn Restarts>,
+}
+
+pub trait Restarts: Send + Sync {
+    /// `kill -9` of all programs, and a start.
+    fn kill(&self);
+}
+
+pub struct Place {
+    pub site: Site,
     pub gateways: Arc<Gateways>,
     _nginx: Option<FrontProxy>,
     _everything: Everything,
@@ -64,6 +76,7 @@ impl Place {
         let documents = Documents::start(folder.path());
         let text = configuration(address, &provider.issuer, everything.address);
         let text = text.replace("CLIENTS", &if has_documents { documents.keys() } else { ITSELF.to_owned() });
+        let began = Instant::now();
         let addresses: Vec<SocketAddr> = (0..number).map(|_| free_address()).collect();
         let (gateways, nginx) = if number == 1 {
             (Gateways::start(&text, &[address], Some(folder.path())), None)
@@ -71,11 +84,12 @@ impl Place {
             let gateways = Gateways::start(&text, &addresses, None);
             (gateways, Some(front(folder.path(), address, &addresses)))
         };
+        eprintln!("{number} gateways are ready {:.1?} after their folders were empty", began.elapsed());
+        let gateways = Arc::new(gateways);
+        let document = has_documents.then(|| documents.url.clone());
         Place {
-            server,
-            trusted,
-            document: has_documents.then(|| documents.url.clone()),
-            gateways: Arc::new(gateways),
+            site: Site { server, trusted, document, programs: gateways.clone() },
+            gateways,
             _nginx: nginx,
             _everything: everything,
             _provider: provider,
@@ -87,8 +101,8 @@ impl Place {
     /// Whether the gateways accept clients of this kind.
     pub fn has(&self, registration: Registration) -> bool {
         match registration {
-            Registration::Document => self.document.is_some(),
-            Registration::Operator | Registration::Itself => self.document.is_none(),
+            Registration::Document => self.site.document.is_some(),
+            Registration::Operator | Registration::Itself => self.site.document.is_none(),
         }
     }
 
@@ -118,11 +132,12 @@ fn configuration(address: SocketAddr, provider: &str, backend: SocketAddr) -> St
     )
 }
 
-fn provider(gateway: SocketAddr) -> OidcProvider {
+/// An OpenID provider that knows what listens at this address as a client.
+pub fn provider(gateway: SocketAddr) -> OidcProvider {
     OidcProvider::start(&json!({
         "accounts": { "alice": { "email": "alice@ours.example" } }, "account": "alice",
         "clients": [{
-            "client_id": "gateway", "client_secret": SECRET,
+            "client_id": "gateway", "client_secret": SECRET, "grant_types": ["authorization_code", "refresh_token"],
             "redirect_uris": [format!("https://localhost:{}/oauth2/callback/main", gateway.port())],
         }],
     }))

@@ -11,20 +11,20 @@ use tempfile::TempDir;
 
 use super::browser::{Browser, Moment};
 use super::parties::{Party, Registration};
-use super::place::{ACCESS_LIFETIME, Place};
+use super::place::{ACCESS_LIFETIME, Place, Restarts, Site};
 
 /// Much longer than any client needs for a call.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// More than `tokens.clock_skew`.
-const CLOCK_SKEW: Duration = Duration::from_secs(10);
+pub const CLOCK_SKEW: Duration = Duration::from_secs(10);
 
 /// A client in a place, with a browser of its own.
-struct Run<'p> {
-    place: &'p Place,
+pub struct Run<'p> {
+    site: &'p Site,
     party: &'p Party,
     registration: Registration,
-    browser: Browser,
+    pub browser: Browser,
     folder: TempDir,
     process: Option<Process>,
 }
@@ -41,17 +41,18 @@ pub async fn go_all_steps(places: &[Place], parties: &[Party], kills: bool) {
     for party in parties {
         for registration in party.kinds {
             let place = places.iter().find(|place| place.has(*registration)).expect("a place for this kind");
-            let mut run = Run::start(place, party, *registration, kills);
+            let mut run = Run::start(&place.site, party, *registration, kills);
+            let began = Instant::now();
             run.call("signs in and calls");
+            eprintln!("{} has signed in and called after {:.1?}", run.name(), began.elapsed());
             assert_eq!(run.browser.opened(), 1, "{} asks the user once", run.name());
             let session = place.gateways.newest_session().await;
-            runs.push((run, session));
+            runs.push((run, place, session));
         }
     }
     // Nothing but time makes tokens old.
     tokio::time::sleep(ACCESS_LIFETIME + CLOCK_SKEW).await;
-    for (run, session) in &mut runs {
-        let place = run.place;
+    for (run, place, session) in &mut runs {
         if kills {
             place.gateways.kill();
         }
@@ -63,7 +64,7 @@ pub async fn go_all_steps(places: &[Place], parties: &[Party], kills: bool) {
     for place in places {
         place.gateways.revoke().await;
     }
-    for (run, _) in &mut runs {
+    for (run, _, _) in &mut runs {
         // Some clients fail before they begin again, with another call. mcp-remote begins several sign-ins at once, of
         // which each spoils the others.
         let first = run.answer();
@@ -76,12 +77,12 @@ pub async fn go_all_steps(places: &[Place], parties: &[Party], kills: bool) {
 }
 
 impl<'p> Run<'p> {
-    fn start(place: &'p Place, party: &'p Party, registration: Registration, kills: bool) -> Run<'p> {
+    pub fn start(site: &'p Site, party: &'p Party, registration: Registration, kills: bool) -> Run<'p> {
         // Not kept alive by it: the browser listens until the tests end.
-        let gateways = Arc::downgrade(&place.gateways);
+        let programs = Arc::downgrade(&site.programs);
         let browser = Browser::start(move |moment| {
             if kills && moment != Moment::Open {
-                gateways.upgrade().expect("the place is still there").kill();
+                programs.upgrade().expect("the site is still there").kill();
             }
         });
         let folder = TempDir::new().expect("a folder");
@@ -90,10 +91,10 @@ impl<'p> Run<'p> {
             std::fs::write(folder.path().join(name), text).expect("written");
         }
         std::fs::create_dir(folder.path().join("home")).expect("created");
-        Run { place, party, registration, browser, folder, process: None }
+        Run { site, party, registration, browser, folder, process: None }
     }
 
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("{} ({:?})", self.party.name, self.registration)
     }
 
@@ -103,7 +104,7 @@ impl<'p> Run<'p> {
     }
 
     /// Lets the client call once. Returns what it says.
-    fn answer(&mut self) -> String {
+    pub fn answer(&mut self) -> String {
         let mut process = match self.process.take() {
             Some(mut process) => {
                 process.signal("CONT");
@@ -126,9 +127,9 @@ impl<'p> Run<'p> {
         let mut command = self.party.command(folder);
         let path = std::env::var("PATH").expect("a path");
         command.env("PATH", format!("{}:{path}", folder.display())).env("BROWSER", folder.join("xdg-open"));
-        command.env("HOME", folder.join("home")).env("SERVER", &self.place.server);
-        command.env("NODE_EXTRA_CA_CERTS", &self.place.trusted).env("SSL_CERT_FILE", &self.place.trusted);
-        match (self.registration, &self.place.document) {
+        command.env("HOME", folder.join("home")).env("SERVER", &self.site.server);
+        command.env("NODE_EXTRA_CA_CERTS", &self.site.trusted).env("SSL_CERT_FILE", &self.site.trusted);
+        match (self.registration, &self.site.document) {
             (Registration::Operator, _) => command.env("CLIENT_ID", "tests"),
             (Registration::Document, Some(document)) => command.env("DOCUMENT", document),
             _ => &mut command,

@@ -20,7 +20,14 @@ const keep = (origin, fields) => {
   jars.set(origin, jar);
 };
 
-const field = (html, name) => html.match(new RegExp(`name="${name}" value="([^"]*)"`))?.[1];
+// The first form of a page, with the button that agrees.
+const agreed = (html) => {
+  const form = html.match(/<form[^]*?<\/form>/)?.[0];
+  const button = form?.match(/<button[^>]*name="([^"]*)" value="(allow|approve)"/);
+  if (!button) return undefined;
+  const fields = [...form.matchAll(/<input[^>]*name="([^"]*)" value="([^"]*)"/g)].map(([, name, value]) => [name, value]);
+  return { action: form.match(/action="([^"]*)"/)?.[1] ?? "", body: String(new URLSearchParams([...fields, button.slice(1)])) };
+};
 
 // Not `fetch`, which always says that no page is loaded.
 const load = (url, { method = "GET", body = "", headers = {} }) => new Promise((resolve, reject) => {
@@ -56,13 +63,11 @@ export const visit = async (start, isEnd) => {
       [url, options] = [next.href, {}];
       continue;
     }
-    const request = field(html, "request");
-    if (!request) throw new Error(`${status} at ${url}: ${html}`);
-    const form = new URLSearchParams({ request, session: field(html, "session"), decision: "allow" });
+    const form = agreed(html);
+    if (!form) throw new Error(`${status} at ${url}: ${html}`);
     await tell("consent");
-    const { origin } = new URL(url);
-    const headers = { origin, "content-type": "application/x-www-form-urlencoded" };
-    [url, options] = [`${origin}/oauth/consent`, { method: "POST", body: form.toString(), headers }];
+    const headers = { origin: new URL(url).origin, "content-type": "application/x-www-form-urlencoded" };
+    [url, options] = [new URL(form.action || url, url).href, { method: "POST", body: form.body, headers }];
   }
   throw new Error(`no end after 20 steps: ${url}`);
 };

@@ -70,6 +70,26 @@ async fn a_gateway_starts_before_its_provider() {
     assert_eq!(alice.navigate(&format!("{APP}/")).await.status, 200, "{:#?}", alice.way);
 }
 
+/// The browser comes back from the provider while the gateway restarts.
+#[tokio::test]
+async fn a_callback_waits_until_its_gateway_knows_the_provider() {
+    let provider = provider::start(json!({}));
+    let upstream = Upstream::start();
+    let before = gateway(&upstream, &everything(&provider.issuer, KEYS)).await;
+    let mut alice = Visitor::of(&before);
+    let back = alice.navigate_until(&format!("{APP}/orders"), CALLBACK).await;
+    provider.control("/faults", &json!([{ "path": "/.well-known/openid-configuration", "delay_ms": 1_000 }])).await;
+    let folder = folder();
+    std::fs::copy(before.folder.path().join("bearward.secret"), folder.path().join("bearward.secret")).expect("copied");
+    let text = Gateway::config_text(&upstream.address.to_string(), &everything(&provider.issuer, KEYS));
+    let after = Gateway::in_folder(text, folder, Arc::new(ManualClock::new()));
+    alice.move_to(&after);
+    // A new sign-in does not wait.
+    assert_eq!(Visitor::of(&after).load(&format!("{APP}/")).await.status, 503);
+    let page = alice.load(&back).await;
+    assert_eq!((page.status.as_u16(), page.header("location")), (303, Some("https://app.example/orders")));
+}
+
 #[tokio::test]
 async fn few_sign_ins_wait_for_a_provider_that_hangs() {
     let story = Story::begin("").await;
