@@ -12,7 +12,7 @@ use crate::broker::service::Broker;
 use crate::limits::throttle;
 use crate::store::{ProviderLogin, RevokedBy};
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::family::{Family, FamilyOrigin, handle};
+use crate::tokens::family::{Family, FamilyOrigin, handle, with_auth_time_of_provider};
 use crate::tokens::login::Login;
 use crate::tokens::sign_in::attempt::Attempt;
 use crate::tokens::sign_in::id_token::IdToken;
@@ -199,6 +199,10 @@ impl Broker {
             subject: id_token.subject.clone(),
             session: id_token.session.clone(),
             dated: id_token.issued,
+        };
+        let family = match id_token.auth_time {
+            Some(time) => with_auth_time_of_provider(family, time),
+            None => family,
         };
         Ok(Family { origin: Some(origin), ..family })
     }

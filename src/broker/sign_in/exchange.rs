@@ -118,7 +118,7 @@ impl SignInProvider {
         if response.id_token.is_none() {
             return Err(failed("the response has no id_token"));
         }
-        let asked = Asked::by(&self.settings.parameters);
+        let asked = Asked { since: attempt.authenticated_since(), ..Asked::by(&self.settings.parameters) };
         self.check(metadata, response, Match { nonce: &attempt.nonce, asked, before: None }, clock).await
     }
 

@@ -205,7 +205,7 @@ impl Renewal<'_> {
             Some(known) => rules.admit(&known.claims()),
             None => rules.admit_by_some(&self.family.claims),
         };
-        let claims = match admitted {
+        let mut claims = match admitted {
             Ok(claims) => claims,
             Err(why) => {
                 let detail = denied(why).detail;
@@ -213,6 +213,10 @@ impl Renewal<'_> {
                 return self.end("the user may not sign in any more").await;
             }
         };
+        // A refresh is no authentication.
+        if let Some(time) = self.family.claims.get("auth_time") {
+            claims.insert("auth_time".into(), time.clone());
+        }
         let due = asked + checked.fresh_for();
         let mut tokens = self.tokens.clone();
         tokens.renew_access(asked, checked.lifetime);

@@ -1,6 +1,7 @@
 //! The user of a browser: the sessions that it has, and where the user signs in.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, Request, Response};
 
@@ -15,8 +16,10 @@ use crate::protocols::http::parameters;
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::request::SignInWish;
 use crate::tokens::bound::Bound;
-use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::PresentedToken;
+use crate::tokens::family::{Family, auth_time};
+use crate::tokens::sign_in::freshness::{CLOCK_SKEW, Freshness};
+use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
 /// The parameter that says that the browser comes back from the login page.
@@ -60,14 +63,16 @@ impl AuthorizationCall<'_, '_> {
     }
 
     fn is_new_enough(&self, family: &Family, pending: &PendingRequest) -> bool {
+        let begun_at = pending.begun_at();
         // The date of a login is earlier than its time by what the clocks can be wrong.
-        let is_after_request = family.created_at + self.context.clock.uncertainty() >= pending.begun_at();
+        let is_after_request = family.created_at + self.context.clock.uncertainty() >= begun_at;
+        // By the clock of the provider, if that has said it: the user may have been signed in there for long.
+        let authenticated = UnixTime::from_secs(auth_time(family));
+        let skew = if is_after_request { CLOCK_SKEW } else { Duration::ZERO };
         match pending.request.sign_in {
             SignInWish::Any | SignInWish::Silent => true,
-            SignInWish::Anew => is_after_request,
-            SignInWish::Within(seconds) => {
-                is_after_request || self.context.now.since(family.created_at).as_secs() < seconds
-            }
+            SignInWish::Anew => is_after_request && authenticated + skew >= begun_at,
+            SignInWish::Within(seconds) => authenticated + Duration::from_secs(seconds) + skew >= begun_at,
         }
     }
 
@@ -101,17 +106,19 @@ impl AuthorizationCall<'_, '_> {
         if is_of_other_site(headers) && !sign_in.sessions(headers, self.context).await?.is_empty() {
             return Ok(pages::sign_in_again(target));
         }
+        let freshness = match wish {
+            SignInWish::Any | SignInWish::Silent => Freshness::Any,
+            SignInWish::Anew => Freshness::Anew,
+            SignInWish::Within(seconds) => Freshness::Within(seconds),
+        };
         if let [provider] = providers {
-            let more = match wish {
-                SignInWish::Any | SignInWish::Silent => None,
-                SignInWish::Anew => Some(("prompt", "login".to_owned())),
-                SignInWish::Within(seconds) => Some(("max_age", seconds.to_string())),
-            };
-            return sign_in.start_with(provider, target, more, request, self.context);
+            return sign_in.start_with(provider, target, freshness, request, self.context);
         }
+        let wish = freshness.parameter();
         let link = |provider: &str| {
             let path = sign_in.path_of(paths::SIGN_IN, provider);
-            format!("{path}?{}", parameters::write([("return", target)]))
+            let wish = wish.iter().map(|(name, value)| (*name, &**value));
+            format!("{path}?{}", parameters::write([("return", target)].into_iter().chain(wish)))
         };
         let links: Vec<_> = providers.iter().map(|provider| (&**provider, link(provider))).collect();
         Ok(pages::providers(&links))

@@ -121,6 +121,7 @@ pub const OWN_PARAMETERS: [&str; 12] = [
 mod tests {
     use super::*;
     use crate::tokens::sign_in::attempt;
+    use crate::tokens::sign_in::freshness::Freshness;
     use crate::types::clock::UnixTime;
 
     #[test]
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_url_has_each_parameter_once() {
-        let (attempt, state) = attempt::begin("main", "https://a", "/", UnixTime::from_secs(1));
+        let (attempt, state) = attempt::begin("main", "https://a", "/", Freshness::Any, UnixTime::from_secs(1));
         let more = BTreeMap::from([("prompt".to_owned(), "login".to_owned())]);
         let authorization = Authorization {
             endpoint: "https://a/authorize?tenant=x",

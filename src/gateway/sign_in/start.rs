@@ -17,6 +17,7 @@ use crate::gateway::route_table::RouteTable;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{parameters as form, respond};
 use crate::tokens::sign_in::attempt::{self, Attempt};
+use crate::tokens::sign_in::freshness::Freshness;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
@@ -34,9 +35,10 @@ struct Begun {
 }
 
 impl SignIn {
-    /// `GET {path}/sign_in/{provider}`: a link of a page. Its parameter `return` is a path of the same origin. Nothing
-    /// else can be chosen by those who write links. A page of another site replaces no session by one that the provider
-    /// gives without a question: it could be that of another user.
+    /// `GET {path}/sign_in/{provider}`: a link of a page. Its parameter `return` is a path of the same origin, and
+    /// `prompt` and `max_age` ask for a new authentication. Nothing else can be chosen by those who write links. A page
+    /// of another site replaces no session by one that the provider gives without a question: it could be that of
+    /// another user.
     pub(super) async fn link<B>(
         &self,
         provider: &str,
@@ -47,15 +49,21 @@ impl SignIn {
         if !is_navigation(request.method(), request.headers()) {
             return Err(Reject::new(Reason::NoToken, "only a page load can be sent to a provider"));
         }
-        let query = form::read(request.uri().query().unwrap_or_default());
-        let wanted = query.ok().and_then(|mut query| query.remove("return")).unwrap_or_else(|| "/".to_owned());
+        let mut query = form::read(request.uri().query().unwrap_or_default()).unwrap_or_default();
+        let wanted = query.remove("return").unwrap_or_else(|| "/".to_owned());
         let origin = self.own_origin(context)?;
         let target = self.return_path(&wanted, origin, routes);
         if is_of_other_site(request.headers()) && self.is_signed_in(provider, request.headers(), context).await? {
             let internal = || Reject::new(Reason::Internal, "the target is no header");
             return respond::redirect(StatusCode::SEE_OTHER, &format!("{origin}{target}")).ok_or_else(internal);
         }
-        self.start(provider, target, request, context)
+        let max_age = query.get("max_age").and_then(|seconds| seconds.parse().ok());
+        let freshness = match (query.get("prompt").map(String::as_str), max_age) {
+            (Some("login"), _) => Freshness::Anew,
+            (_, Some(seconds)) => Freshness::Within(seconds),
+            _ => Freshness::Any,
+        };
+        self.start_with(provider, target, freshness, request, context)
     }
 
     /// Returns true if the browser has a session at this provider.
@@ -98,15 +106,15 @@ impl SignIn {
         request: &Request<B>,
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
-        self.start_with(provider, target, None, request, context)
+        self.start_with(provider, target, Freshness::Any, request, context)
     }
 
-    /// As [`SignIn::start`], with one more parameter for the provider, which replaces that of the operator.
+    /// As [`SignIn::start`], for a client that asks how new the authentication is. It replaces what the operator asks.
     pub(crate) fn start_with<B>(
         &self,
         provider: &str,
         target: &str,
-        parameter: Option<(&'static str, String)>,
+        freshness: Freshness,
         request: &Request<B>,
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
@@ -118,11 +126,11 @@ impl SignIn {
         let times = starts::count(headers, now)?;
         let internal = || Reject::new(Reason::Internal, "cannot make the cookie of a sign-in");
         let room = starts::room(request, self.max_head);
-        let begun = self.begin(with, target, room, now);
+        let begun = self.begin(with, target, freshness, room, now);
         let Begun { attempt, state, name, sealed } = begun.ok_or_else(internal)?;
         let redirect_uri = format!("{origin}{}", self.path_of(paths::CALLBACK, provider));
         let mut parameters = with.settings.parameters.clone();
-        parameters.extend(parameter.map(|(name, value)| (name.to_owned(), value)));
+        parameters.extend(freshness.parameter().map(|(name, value)| (name.to_owned(), value)));
         let authorization = Authorization {
             endpoint: &endpoint,
             client_id: &with.provider.client.client_id,
@@ -144,9 +152,16 @@ impl SignIn {
 
     /// An attempt with as much of `target` as its cookies can have, in `room` bytes: quotes and backslashes take more
     /// than a byte. `/` is kept in any case.
-    fn begin(&self, with: &SignInProvider, target: &str, room: usize, now: UnixTime) -> Option<Begun> {
+    fn begin(
+        &self,
+        with: &SignInProvider,
+        target: &str,
+        freshness: Freshness,
+        room: usize,
+        now: UnixTime,
+    ) -> Option<Begun> {
         [target, path_of(target), "/"].into_iter().find_map(|target| {
-            let (attempt, state) = attempt::begin(&with.provider.name, &with.provider.issuer, target, now);
+            let (attempt, state) = attempt::begin(&with.provider.name, &with.provider.issuer, target, freshness, now);
             let name = attempt::cookie_name(&state)?;
             let most = if target == "/" { MAX_SEALED } else { room };
             let sealed = attempt.seal(&name, &self.broker.roots).filter(|sealed| sealed.len() <= most)?;

@@ -86,6 +86,7 @@ mod tests {
     use http::header::COOKIE;
 
     use super::*;
+    use crate::tokens::sign_in::freshness::Freshness;
     use crate::types::secret::Secret;
 
     const NOW: UnixTime = UnixTime::from_secs(1_000_000);
@@ -134,7 +135,8 @@ mod tests {
         let roots = Roots::new((1, Secret::new(vec![7; 32])), vec![]);
         let attempts = [(0, 2_048), (10, 700), (20, 10)].map(|(ago, length)| {
             let path = format!("/{}", "a".repeat(length - 1));
-            let (attempt, state) = attempt::begin("main", "https://a", &path, NOW - Duration::from_secs(ago));
+            let (attempt, state) =
+                attempt::begin("main", "https://a", &path, Freshness::Any, NOW - Duration::from_secs(ago));
             let name = attempt::cookie_name(&state).expect("a state");
             let value = attempt.seal(&name, &roots).expect("sealed");
             format!("{name}={value}")
@@ -150,7 +152,8 @@ mod tests {
     fn the_oldest_attempts_make_room() {
         let roots = Roots::new((1, Secret::new(vec![7; 32])), vec![]);
         let attempt = |ago| {
-            let (attempt, state) = attempt::begin("main", "https://a", "/", NOW - Duration::from_secs(ago));
+            let (attempt, state) =
+                attempt::begin("main", "https://a", "/", Freshness::Any, NOW - Duration::from_secs(ago));
             let name = attempt::cookie_name(&state).expect("a state");
             let value = attempt.seal(&name, &roots).expect("sealed");
             (name, value)

@@ -19,6 +19,13 @@ pub fn with_auth_time(mut family: Family, session: &Family) -> Family {
     family
 }
 
+/// Keeps when the user has authenticated at the provider, which may be long before the session here. Not later than the
+/// session: the clock of the provider may be ahead.
+pub fn with_auth_time_of_provider(mut family: Family, time: u64) -> Family {
+    family.claims.insert("auth_time".into(), json!(time.min(family.created_at.as_secs())));
+    family
+}
+
 /// Keeps that the client of a family has authenticated, and how: without that, its refresh token is not enough. No
 /// login can set the claim: it is reserved.
 pub fn with_client_auth(mut family: Family, method: Option<&str>) -> Family {

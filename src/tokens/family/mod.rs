@@ -20,7 +20,7 @@ pub mod revocation;
 pub mod rotation;
 mod token_text;
 
-pub use claims::{auth_time, claims_of, has_client_auth, with_auth_time, with_client_auth};
+pub use claims::{auth_time, claims_of, has_client_auth, with_auth_time, with_auth_time_of_provider, with_client_auth};
 pub use grant::{Grant, Superseded};
 pub use key_rate::KeyRate;
 pub use lifetimes::Lifetimes;

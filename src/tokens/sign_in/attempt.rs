@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::sealed::{self, SealedKind, hash};
+use crate::tokens::sign_in::freshness::{AuthenticatedSince, Freshness};
 use crate::types::clock::UnixTime;
 use crate::types::secret;
 
@@ -43,10 +44,19 @@ pub struct Attempt {
     pub return_path: String,
     /// In milliseconds.
     begun_at: u64,
+    /// Older versions write none.
+    #[serde(default)]
+    freshness: Freshness,
 }
 
 /// A new attempt and its state, which only the redirect to the provider has.
-pub fn begin(provider: &str, issuer: &str, return_path: &str, now: UnixTime) -> (Attempt, String) {
+pub fn begin(
+    provider: &str,
+    issuer: &str,
+    return_path: &str,
+    freshness: Freshness,
+    now: UnixTime,
+) -> (Attempt, String) {
     let state = random::<32>();
     let attempt = Attempt {
         provider: provider.to_owned(),
@@ -56,6 +66,7 @@ pub fn begin(provider: &str, issuer: &str, return_path: &str, now: UnixTime) -> 
         verifier: random::<32>(),
         return_path: return_path.to_owned(),
         begun_at: now.as_millis(),
+        freshness,
     };
     (attempt, state)
 }
@@ -85,6 +96,11 @@ impl Attempt {
 
     pub fn begun_at(&self) -> UnixTime {
         UnixTime::from_millis(self.begun_at)
+    }
+
+    /// Since when the user must have authenticated at the provider.
+    pub fn authenticated_since(&self) -> Option<AuthenticatedSince> {
+        self.freshness.since(self.begun_at())
     }
 
     /// Returns true within [`LIFETIME`].
@@ -119,7 +135,7 @@ mod tests {
     }
 
     fn sealed() -> (String, String, String) {
-        let (attempt, state) = begin("main", "https://login.example", "/a?b", NOW);
+        let (attempt, state) = begin("main", "https://login.example", "/a?b", Freshness::Any, NOW);
         let name = cookie_name(&state).expect("a state");
         let value = attempt.seal(&name, &roots(1, 7)).expect("sealed");
         (state, name, value)
@@ -145,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_attempt_ends_after_ten_minutes() {
-        let (attempt, _) = begin("main", "https://login.example", "/", NOW);
+        let (attempt, _) = begin("main", "https://login.example", "/", Freshness::Any, NOW);
         let second = Duration::from_secs(1);
         for (now, expected) in [
             (NOW, true),
@@ -160,8 +176,8 @@ mod tests {
 
     #[test]
     fn each_attempt_has_secrets_of_its_own() {
-        let (first, state) = begin("main", "https://login.example", "/", NOW);
-        let (second, other) = begin("main", "https://login.example", "/", NOW);
+        let (first, state) = begin("main", "https://login.example", "/", Freshness::Any, NOW);
+        let (second, other) = begin("main", "https://login.example", "/", Freshness::Any, NOW);
         assert!(state != other && first.nonce != second.nonce && first.verifier != second.verifier);
         assert_eq!((state.len(), first.nonce.len(), first.verifier.len()), (STATE_LEN, 32, 43));
     }
@@ -169,7 +185,7 @@ mod tests {
     /// RFC 7636 appendix B.
     #[test]
     fn the_challenge_is_the_hash_of_the_verifier() {
-        let (attempt, _) = begin("main", "https://login.example", "/", NOW);
+        let (attempt, _) = begin("main", "https://login.example", "/", Freshness::Any, NOW);
         let attempt = Attempt { verifier: "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".into(), ..attempt };
         assert_eq!(attempt.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     }

@@ -8,11 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
+use super::freshness::{AuthenticatedSince, CLOCK_SKEW};
 use crate::types::clock::UnixTime;
 use crate::types::secret;
-
-/// Between the provider's clock and ours.
-const CLOCK_SKEW: Duration = Duration::from_mins(1);
 
 /// Maximum length of `sub` (Core section 2) and of `sid`, in bytes.
 const MAX_NAME: usize = 255;
@@ -41,6 +39,8 @@ pub struct Asked<'c> {
     pub max_age: Option<u64>,
     /// `acr_values`: one of these, separated by spaces.
     pub acr_values: Option<&'c str>,
+    /// What a client of the gateway has asked.
+    pub since: Option<AuthenticatedSince>,
 }
 
 impl<'c> Asked<'c> {
@@ -48,7 +48,7 @@ impl<'c> Asked<'c> {
     pub fn by(parameters: &'c BTreeMap<String, String>) -> Self {
         // The configuration rejects what is no number.
         let max_age = parameters.get("max_age").map(|age| age.parse().unwrap_or_default());
-        Asked { max_age, acr_values: parameters.get("acr_values").map(String::as_str) }
+        Asked { max_age, acr_values: parameters.get("acr_values").map(String::as_str), since: None }
     }
 }
 
@@ -196,6 +196,7 @@ impl Check<'_> {
                 return Err("the user signed in at the provider longer ago than max_age");
             }
         }
+        self.asked.since.map_or(Ok(()), |since| since.check(auth_time))?;
         let Some(asked) = self.asked.acr_values else { return Ok(()) };
         match self.text("acr", "acr is not text")? {
             Some(acr) if asked.split(' ').any(|asked| asked == acr) => Ok(()),

@@ -6,6 +6,7 @@
 
 pub mod attempt;
 mod broken_json;
+pub mod freshness;
 pub mod id_token;
 pub mod known_claims;
 pub mod provider_tokens;

@@ -86,6 +86,9 @@ async fn a_new_sign_in_is_made_where_the_client_wants_one() {
     }
     // Not the fourth sign-in within a minute. The new session is new enough.
     front.gateway.clock.advance(std::time::Duration::from_secs(61));
+    // With max_age, a provider must say when the user has authenticated (Core section 2).
+    let now = front.gateway.now_secs();
+    front.liar.tell(Lies { claims: [("auth_time", json!(now))].into(), ..Lies::default() });
     let page = front.consent_page(&authorize(&[("max_age", "0")])).await;
     front.decide(&page, "allow").await;
 }

@@ -10,6 +10,7 @@ mod ended_clients;
 mod explained;
 mod floods;
 mod flow;
+mod freshness;
 mod grants;
 mod login_page;
 mod operators;
