@@ -13,6 +13,7 @@ use http::response::Parts;
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::document_counts::{DocumentCounts, DocumentOutcome};
 use super::fetched::Fetched;
@@ -31,8 +32,8 @@ use crate::types::secret;
 
 /// How long a document is kept, whatever its response says.
 const KEPT: Duration = Duration::from_mins(15);
-/// How long after that it serves while it cannot be fetched: a flood of other URLs of its host must not stop its users.
-const STALE: Duration = Duration::from_hours(24);
+/// How long after that it serves while it cannot be fetched: a short outage of its host must not stop its users.
+const STALE: Duration = Duration::from_hours(1);
 
 /// Maximum size of a document (section 6.6 of the draft recommends 5 KB).
 const MAX_SIZE: usize = 5 * 1024;
@@ -42,7 +43,8 @@ const MAX_KEY_SET: usize = 16 * 1024;
 const KEYS_COOLDOWN: Duration = Duration::from_secs(30);
 const TIME_LIMIT: Duration = Duration::from_secs(3);
 
-/// Maximum number of fetches at the same time.
+/// Maximum number of fetches at the same time, and as many again of what was fetched before: a flood of new URLs, each
+/// of a slow server, must not stop clients that users have.
 const MAX_FETCHES: usize = 4;
 /// For each host and address of a client: 10 a minute.
 const PER_HOST: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
@@ -83,7 +85,8 @@ pub struct ClientDocuments {
     key_sets: Fetched<KeySet>,
     fetches: Flights<Outcome>,
     key_fetches: Flights<Result<Arc<KeySet>, Missing>>,
-    running: Semaphore,
+    first_fetches: Semaphore,
+    later_fetches: Semaphore,
     per_host: Limiter,
     per_address: Limiter,
     pub counts: DocumentCounts,
@@ -96,7 +99,8 @@ impl Default for ClientDocuments {
             key_sets: Fetched::default(),
             fetches: Flights::default(),
             key_fetches: Flights::default(),
-            running: Semaphore::new(MAX_FETCHES),
+            first_fetches: Semaphore::new(MAX_FETCHES),
+            later_fetches: Semaphore::new(MAX_FETCHES),
             per_host: Limiter::new(PER_HOST),
             per_address: Limiter::new(PER_ADDRESS),
             counts: DocumentCounts::default(),
@@ -223,6 +227,12 @@ impl ClientDocuments {
         Ok(document)
     }
 
+    /// Returns true if this URL was fetched before, and what it gave may serve.
+    fn is_known(&self, url: &str, now: Uptime) -> bool {
+        let longest = KEPT + STALE;
+        self.documents.get(url, longest, now).is_some() || self.key_sets.get(url, longest, now).is_some()
+    }
+
     /// One bounded request. `body_size`: of the response at most, in bytes.
     async fn get(
         &self,
@@ -236,7 +246,9 @@ impl ClientDocuments {
         let busy = || Missing::new(DocumentOutcome::Busy, "too many documents of clients are fetched");
         self.per_address.try_take(client, now).map_err(|_| busy())?;
         self.per_host.try_take(key_of(host, client), now).map_err(|_| busy())?;
-        let _running = self.running.try_acquire().map_err(|_| busy())?;
+        // Each one waits for its turn, for as long as a fetch can take.
+        let fetches = if self.is_known(url, now) { &self.later_fetches } else { &self.first_fetches };
+        let _running = timeout(TIME_LIMIT, fetches.acquire()).await.map_err(|_| busy())?;
         // A host that the operator names may be in a private network.
         let reach = if settings.names(host) { Reach::Loopback } else { Reach::Public };
         let url = SecureUrl::parse(url, false);

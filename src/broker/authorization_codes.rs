@@ -6,7 +6,7 @@
 use super::issue::begun;
 use super::service::Broker;
 use super::token_pair::TokenPair;
-use crate::store::{IssuedOnce, RevokedBy};
+use crate::store::{IssuedOnce, RevokedBy, Search, SearchState, Subjects};
 use crate::tokens::audit_event::{Event, EventContext};
 use crate::tokens::authorization::code::{self, AuthorizationCode};
 use crate::tokens::authorization::grant::GrantedFamily;
@@ -16,7 +16,13 @@ use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::{Family, Grant, with_auth_time, with_client_auth};
 use crate::tokens::login::Login;
 use crate::types::clock::UnixTime;
+use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
+
+/// Live sessions of clients that are read at once.
+const GRANT_PAGE: usize = 100;
+/// Each looks at 2,000 rows of the subject at most.
+const GRANT_PAGES: usize = 50;
 
 /// A code that has passed all other checks.
 pub struct RedeemedCode<'c> {
@@ -29,9 +35,36 @@ pub struct RedeemedCode<'c> {
 }
 
 impl Broker {
-    /// The sessions of a subject, live and ended, the newest first.
-    pub async fn families_of(&self, subject: &str) -> Result<Vec<Family>, Reject> {
-        Ok(self.with_timeout(self.store.families_of(subject.to_owned())).await?)
+    /// The live sessions of clients that act for this subject, the newest first. It looks at [`GRANT_PAGES`] pages of
+    /// the store at most: ended sessions stay there until they would have expired.
+    pub async fn grants_of(&self, subject: &str, now: UnixTime) -> Result<Vec<Family>, Reject> {
+        let mut grants = Vec::new();
+        let mut after = None;
+        for _ in 0..GRANT_PAGES {
+            let search = Search {
+                subjects: Subjects::One(subject.to_owned()),
+                state: SearchState::Live,
+                client_id: None,
+                resource: None,
+                after,
+                limit: GRANT_PAGE,
+                now,
+            };
+            let found = self.with_timeout(self.store.search(search)).await?;
+            grants.extend(found.families.into_iter().filter(|family| !family.client_id.is_empty()));
+            after = found.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(grants)
+    }
+
+    /// The live session with this id, if a client acts in it for this subject.
+    pub async fn grant(&self, id: TokenId, subject: &str, now: UnixTime) -> Result<Option<Family>, Reject> {
+        let found = self.with_timeout(self.store.family(id)).await?;
+        let is_grant = |family: &Family| family.subject == subject && !family.client_id.is_empty();
+        Ok(found.filter(|family| is_grant(family) && family.is_live(now)))
     }
 
     /// The session of this refresh token, if it is live and the token is its newest one.

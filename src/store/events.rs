@@ -109,6 +109,12 @@ pub(super) fn rotation(rotation: &Rotation, family: Option<&Family>, presented: 
     }
 }
 
+/// Returns true if anyone can cause this outcome, without a token of the gateway: it has no event, or strangers could
+/// fill the audit log.
+pub(super) fn is_of_stranger(rotation: &Rotation) -> bool {
+    matches!(rotation, Rotation::Rejected(Reason::GrantUnknown | Reason::GrantForged))
+}
+
 /// One event for each change of a key.
 pub(super) fn keys_changed(changed: &KeysChanged) -> Vec<Event> {
     let event = |name, key: &StoredKey| {

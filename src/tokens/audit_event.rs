@@ -19,7 +19,7 @@
 //! | `refresh.conflict` | a refresh with an older token was rejected, within `refresh_grace` |
 //! | `refresh.reuse_detected` | a spent refresh token was used again, and its session was ended |
 //! | `refresh.binding_mismatch` | access token and refresh token belong to different sessions |
-//! | `refresh.denied` | any other refresh was rejected; `reason` as in the access log |
+//! | `refresh.denied` | any other refresh of a known session was rejected; `reason` as in the access log |
 //! | `token.revoked` | a session was ended; `reason`: by its owner, an operator, a new `grant`, or the limit of sessions |
 //! | `provider_login.refreshed` | the tokens of a login at a provider were refreshed there |
 //! | `api_key.issued` | an operator issued an API key |

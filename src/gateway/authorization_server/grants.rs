@@ -9,7 +9,6 @@ use crate::gateway::oauth::{Form, metadata};
 use crate::protocols::http::body::Body;
 use crate::store::RevokedBy;
 use crate::tokens::authorization::request::SignInWish;
-use crate::tokens::family::Family;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
@@ -22,7 +21,7 @@ impl AuthorizationCall<'_, '_> {
         let Some(user) = user else {
             return self.begin_sign_in(&self.settings.grants_page, SignInWish::Any, request).await;
         };
-        let grants = self.grants_of(&user).await?;
+        let grants = self.broker.grants_of(&user.subject, self.context.now).await?;
         Ok(pages::grants(&grants, &self.settings.grants_page))
     }
 
@@ -36,17 +35,10 @@ impl AuthorizationCall<'_, '_> {
         let user = user.ok_or_else(|| Reject::new(Reason::ConsentStale, "the session of the user has ended"))?;
         let unknown = || Reject::new(Reason::TokenNotFound, "this is no grant of the user");
         let id = TokenId::parse(form.required("grant")?).ok_or_else(unknown)?;
-        let grant = self.grants_of(&user).await?.into_iter().find(|grant| grant.id == id).ok_or_else(unknown)?;
+        let grant = self.broker.grant(id, &user.subject, self.context.now).await?.ok_or_else(unknown)?;
         self.context.record.token_id = Some(grant.id);
         let by = RevokedBy::Owner(user.subject);
         self.broker.revoke_family(grant.id, by, self.context.event()).await?;
         redirect(&format!("{}{}", metadata::base(self.issuer), self.settings.grants_page))
-    }
-
-    /// The live sessions of clients that act for this user, the newest first.
-    async fn grants_of(&self, user: &Family) -> Result<Vec<Family>, Reject> {
-        let families = self.broker.families_of(&user.subject).await?;
-        let is_grant = |family: &Family| !family.client_id.is_empty() && family.is_live(self.context.now);
-        Ok(families.into_iter().filter(is_grant).collect())
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::call::AuthorizationCall;
 use super::parameters::Parameters;
 use crate::gateway::authorization_counts::Registration;
-use crate::gateway::oauth::{Call, Form, Repetition};
+use crate::gateway::oauth::{Call, Form};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
 use crate::tokens::authorization::pushed::{LIFETIME, PushedRequest};
@@ -23,7 +23,7 @@ pub async fn push(call: Call<'_, '_>, content: &Bytes) -> Result<Response<Body>,
     let settings = call.endpoints.authorization.as_deref().ok_or(Reason::NoRoute)?;
     let form = Form::read(call.headers, content)?;
     call.endpoints.denied.check(form.get("client_id").unwrap_or_default())?;
-    let client = call.client(&form, Repetition::GainsNothing).await?;
+    let client = call.client(&form).await?.client;
     let client_id = client.id().ok_or_else(|| Reject::new(Reason::BadForm, "client_id is missing"))?;
     let proved = call.authenticator.proof_verifier.grant_proof(&call.context.auth_by(call.headers)).await?;
     let mut asking = AuthorizationCall {

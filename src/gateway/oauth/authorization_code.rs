@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use http::{Response, StatusCode};
 
 use super::call::Call;
-use super::client::CallingClient;
+use super::client::{Calling, CallingClient};
 use super::form::Form;
 use super::token_response::TokenResponse;
 use crate::broker::RedeemedCode;
@@ -26,16 +26,16 @@ impl Call<'_, '_> {
     pub(super) async fn authorization_code(
         &mut self,
         form: &Form,
-        client: CallingClient<'_>,
+        calling: Calling<'_>,
         proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
         self.context.record.oauth = Some(Box::new(OAuthRequest {
             client: None,
-            client_id: client.id().map(str::to_owned),
+            client_id: calling.client.id().map(str::to_owned),
             redirect_uri: form.get("redirect_uri").map(str::to_owned),
             resource: form.get("resource").map(str::to_owned),
         }));
-        let redeemed = self.redeem(form, client, proved_client).await;
+        let redeemed = self.redeem(form, calling, proved_client).await;
         self.counts.count_code(redeemed.as_ref().err().map(|reject| reject.reason));
         redeemed
     }
@@ -43,9 +43,10 @@ impl Call<'_, '_> {
     async fn redeem(
         &mut self,
         form: &Form,
-        client: CallingClient<'_>,
+        calling: Calling<'_>,
         proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
+        let Calling { client, assertion } = calling;
         let text = form.required("code")?;
         let opened = AuthorizationCode::open(text, &self.broker.roots);
         let code = opened.ok_or_else(|| Reject::new(Reason::CodeMalformed, "this is no code of the gateway"))?;
@@ -55,6 +56,7 @@ impl Call<'_, '_> {
         check_key(&code, proved_client.proved)?;
         let audience = audience(form, &code)?;
         let session = self.broker.session_of_code(&code, &self.context.event()).await?;
+        self.use_up(assertion).await?;
         let login = Login {
             audience: audience.clone(),
             client_id: client_id.to_owned(),

@@ -25,14 +25,12 @@ pub(super) const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-
 /// Parameters by which a client authenticates.
 const SECRETS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];
 
-/// What a client can gain by sending one assertion twice.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repetition {
-    /// The call gives tokens: an assertion is good for one.
-    Gains,
-    /// It pushes a request or ends a session. Anyone can make a document with a key, and a stranger's call must write
-    /// nothing to the store: the assertion of such a client is not used up.
-    GainsNothing,
+/// A client that has called, and the assertion that it must use up before it gets tokens.
+pub(crate) struct Calling<'c> {
+    pub(crate) client: CallingClient<'c>,
+    /// Of a client with a document. Anyone can make one, and a stranger's call must write nothing to the store: so it
+    /// is used up when the call has shown a code or a refresh token of the gateway, and by no other call.
+    pub(super) assertion: Option<Mark>,
 }
 
 /// Who calls.
@@ -90,7 +88,7 @@ impl<'c> CallingClient<'c> {
 
 impl<'c> Call<'c, '_> {
     /// The client of this call.
-    pub(crate) async fn client<'f>(&self, form: &'f Form, repetition: Repetition) -> Result<CallingClient<'f>, Reject>
+    pub(crate) async fn client<'f>(&self, form: &'f Form) -> Result<Calling<'f>, Reject>
     where
         'c: 'f,
     {
@@ -99,7 +97,7 @@ impl<'c> Call<'c, '_> {
         let with_certificate = claimed.and_then(|claimed| self.endpoints.client(claimed));
         if let Some((client, expected)) = with_certificate.and_then(|client| Some((client, client.certificate()?))) {
             self.check_certificate(expected, form)?;
-            return Ok(CallingClient::Registered(client));
+            return Ok(Calling { client: CallingClient::Registered(client), assertion: None });
         }
         let assertion = form.get("client_assertion").zip(form.get("client_assertion_type"));
         match assertion {
@@ -107,7 +105,7 @@ impl<'c> Call<'c, '_> {
                 if form.get("client_secret").is_some() {
                     return Err(bad("an assertion and a secret"));
                 }
-                self.assertion_client(assertion, claimed, repetition).await
+                self.assertion_client(assertion, claimed).await
             }
             _ => {
                 self.check_client(form)?;
@@ -115,7 +113,7 @@ impl<'c> Call<'c, '_> {
                     Some(client) if client.authenticates() => {
                         Err(not_authenticated("the client_id of a registered client without an assertion"))
                     }
-                    _ => Ok(CallingClient::Public(claimed)),
+                    _ => Ok(Calling { client: CallingClient::Public(claimed), assertion: None }),
                 }
             }
         }
@@ -132,12 +130,7 @@ impl<'c> Call<'c, '_> {
         expected.check(self.context.certificate()).map_err(other)
     }
 
-    async fn assertion_client<'f>(
-        &self,
-        assertion: &str,
-        claimed: Option<&'f str>,
-        repetition: Repetition,
-    ) -> Result<CallingClient<'f>, Reject>
+    async fn assertion_client<'f>(&self, assertion: &str, claimed: Option<&'f str>) -> Result<Calling<'f>, Reject>
     where
         'c: 'f,
     {
@@ -171,10 +164,18 @@ impl<'c> Call<'c, '_> {
                 reject
             }
         })?;
-        if repetition == Repetition::Gains || matches!(client, CallingClient::Registered(_)) {
-            self.use_up(&named, assertion, verified).await?;
+        let mark = Mark {
+            kind: MarkKind::ClientAssertion,
+            issuer: named,
+            key: verified.jti,
+            value: secret::digest(&[assertion.as_bytes()]),
+            until: verified.expires,
+        };
+        if matches!(client, CallingClient::Registered(_)) {
+            self.use_up(Some(mark)).await?;
+            return Ok(Calling { client, assertion: None });
         }
-        Ok(client)
+        Ok(Calling { client, assertion: Some(mark) })
     }
 
     /// Verifies an assertion with the keys of the client's document, and fetches these again if its key is unknown.
@@ -199,14 +200,8 @@ impl<'c> Call<'c, '_> {
     }
 
     /// A client signs an assertion for each call.
-    async fn use_up(&self, client_id: &str, assertion: &str, verified: ClientAssertion) -> Result<(), Reject> {
-        let mark = Mark {
-            kind: MarkKind::ClientAssertion,
-            issuer: client_id.to_owned(),
-            key: verified.jti,
-            value: secret::digest(&[assertion.as_bytes()]),
-            until: verified.expires,
-        };
+    pub(super) async fn use_up(&self, assertion: Option<Mark>) -> Result<(), Reject> {
+        let Some(mark) = assertion else { return Ok(()) };
         match self.broker.mark(mark, self.context.event()).await? {
             Marked::First => Ok(()),
             Marked::Repeated | Marked::Taken => Err(bad("its jti was used before")),

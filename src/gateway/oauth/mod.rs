@@ -23,7 +23,7 @@ use crate::protocols::http::body::Body;
 use crate::types::reject::Reject;
 
 pub use call::{Call, check_no_credentials};
-pub(crate) use client::Repetition;
+
 pub use form::Form;
 pub use introspect::{INTROSPECT_SCOPE, Introspector, introspector};
 

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::client::{CallingClient, Repetition};
+use super::client::CallingClient;
 use super::form::Form;
 use crate::broker::check_client_id;
 use crate::protocols::http::body::Body;
@@ -22,7 +22,7 @@ impl Call<'_, '_> {
     /// Ignores `token_type_hint`: the format of a token shows its kind.
     pub(super) async fn revoke(&mut self, form: &Form) -> Result<Response<Body>, Reject> {
         let token = form.required("token")?;
-        let client = self.client(form, Repetition::GainsNothing).await?;
+        let client = self.client(form).await?.client;
         let client_id = client.id();
         match PresentedToken::parse(token) {
             Some(presented) => {

@@ -7,7 +7,7 @@
 use http::{Response, StatusCode};
 
 use super::call::Call;
-use super::client::{CallingClient, Repetition};
+use super::client::Calling;
 use super::form::Form;
 use super::token_response::TokenResponse;
 use crate::gateway::endpoints::TOKEN_EXCHANGE;
@@ -26,7 +26,7 @@ impl Call<'_, '_> {
         }
         // Before the client causes a fetch of its document.
         self.endpoints.denied.check(form.get("client_id").unwrap_or_default())?;
-        let client = self.client(form, Repetition::Gains).await?;
+        let Calling { client, assertion } = self.client(form).await?;
         // A code and a refresh token are good only with the client_id of their client, so that none can leave it out.
         self.endpoints.denied.check(client.id().unwrap_or_default())?;
         // After the client, and before anything is granted.
@@ -37,24 +37,28 @@ impl Call<'_, '_> {
         }
         let proved_client = client.with_proof(proved, self.broker.settings.certificate_bound)?;
         match grant {
-            "authorization_code" => self.authorization_code(form, client, proved_client).await,
+            "authorization_code" => self.authorization_code(form, Calling { client, assertion }, proved_client).await,
             "client_credentials" => self.client_credentials(form, client, proved_client).await,
             TOKEN_EXCHANGE => self.token_exchange(form, client, proved_client).await,
-            _ => self.refresh(form, client, proved_client).await,
+            _ => self.refresh(form, Calling { client, assertion }, proved_client).await,
         }
     }
 
     async fn refresh(
         &mut self,
         form: &Form,
-        client: CallingClient<'_>,
+        calling: Calling<'_>,
         proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
         self.context.record.token_id = Some(presented.token_id);
+        if calling.assertion.is_some() && self.broker.family_of(&presented).await?.is_some() {
+            self.use_up(calling.assertion).await?;
+        }
+        let client_id = calling.client.id();
         let event = self.context.event();
         let reuse = self.reuse_rule();
-        let pair = self.broker.refresh_for_client(presented, client.id(), proved_client, reuse, event).await?;
+        let pair = self.broker.refresh_for_client(presented, client_id, proved_client, reuse, event).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
     }
 

@@ -130,6 +130,7 @@ impl Rotate {
             (Rotation::Superseded(after), Some(before)) if after.grant != before.grant => {
                 Ok(is_written(count_late_refresh(shared, session, before, after, event).await?))
             }
+            _ if events::is_of_stranger(rotation) => Ok(is_written(true)),
             _ => {
                 if let Some(family) = family {
                     shared.enforcement.enforce_ended(family, self.context.at)?;

@@ -181,7 +181,9 @@ pub(super) fn rotate(
         Rotation::Superseded(family) => rows::update_grant(batch.connection, family)?,
         Rotation::Replayed(_) | Rotation::Recovered(_) | Rotation::Repeated(_) | Rotation::Rejected(_) => {}
     }
-    record(batch, &events::rotation(&rotation, family.as_ref(), presented), context)?;
+    if !events::is_of_stranger(&rotation) {
+        record(batch, &events::rotation(&rotation, family.as_ref(), presented), context)?;
+    }
     Ok(rotation)
 }
 

@@ -1,4 +1,5 @@
-//! The time by which the grace period of a refresh is measured. No step of the system clock changes it, unless it lasts.
+//! The time by which the grace period of a refresh is measured. No step of the system clock changes it, unless it
+//! lasts.
 //!
 //! It begins with the system clock, goes on with the uptime of the machine, and is never set back. A step forward that
 //! has lasted for ten minutes counts: otherwise the next start would find the rotations of this one long ago. Which

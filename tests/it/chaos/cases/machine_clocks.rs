@@ -134,7 +134,7 @@ async fn login(at: &GatewayProcess) -> TokenPair {
     TokenPair::from_json(&at.admin_client().post("/admin/v1/tokens", &json!({ "sub": "alice" })).await.json())
 }
 
-/// With SQLite, whose gateway is alone with its clock.
+/// With SQLite: the gateway is alone with its clock.
 mod sqlite {
     use super::*;
 

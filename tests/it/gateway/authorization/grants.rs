@@ -74,3 +74,33 @@ async fn the_name_of_a_client_is_text() {
     let html = front.alice.load(&format!("{APP}/oauth/grants")).await.text();
     assert!(html.contains("&lt;b&gt;Bank&lt;/b&gt;") && !html.contains("<b>Bank"), "{html}");
 }
+
+/// As of an application that signs in on each load. Ended sessions stay in the store until they would have expired.
+#[tokio::test]
+async fn many_ended_sessions_hide_no_grant() {
+    const ENDED: i64 = 2_500;
+    let mut front = Front::start().await;
+    let code = front.code(&authorize(&[])).await;
+    let tokens = front.redeem(&code, &[]).await.json();
+    let database = rusqlite::Connection::open(front.gateway.folder.path().join("bearward.db")).expect("opens");
+    let columns: String = database
+        .query_row(
+            "select group_concat(name) from pragma_table_info('families')
+                where name not in ('id', 'created_at', 'revoked_at', 'revoked_reason')",
+            [],
+            |row| row.get(0),
+        )
+        .expect("columns");
+    let ended = format!(
+        "with recursive number (n) as (select 1 union all select n + 1 from number where n < ?1)
+         insert into families (id, created_at, revoked_at, revoked_reason, {columns})
+            select substr(id, 1, 17) || printf('%05d', n), created_at + 1, created_at + 2, 'logout', {columns}
+            from families, number where client_id = 'spa'"
+    );
+    assert_eq!(database.execute(&ended, [ENDED]).expect("writes"), ENDED as usize);
+    let html = front.alice.load(GRANTS).await.text();
+    assert!(html.contains("End the access of spa"), "{html}");
+    let ended = front.alice.submit(GRANTS, &format!("grant={}", first_grant(&html))).await;
+    assert_eq!(ended.status, 303);
+    assert_eq!(front.status("/mcp", &tokens["access_token"]).await, 401);
+}

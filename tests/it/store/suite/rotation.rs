@@ -74,11 +74,13 @@ pub(crate) async fn a_token_ahead_of_the_store_is_rejected(store: &dyn Store) {
 pub(crate) async fn forged_and_unknown_tokens_change_nothing(store: &dyn Store) {
     let family = in_third_generation(store, 3).await;
     let forged = Family { salt: [0; 32], ..family.clone() };
+    let recorded = store.undelivered(100).await.expect("the store works").len();
     // A valid token of the first generation would be a reuse at this time.
     assert_eq!(rejection(store, &forged, 1, LOGIN + AFTER_GRACE).await, Reason::GrantForged);
     assert_eq!(rejection(store, &login("alice", LOGIN), 1, LOGIN).await, Reason::GrantUnknown);
     assert_eq!(stored(store, &family).await, family);
     assert!(store.revocations_since(0).await.expect("the store works").is_empty());
+    assert_eq!(store.undelivered(100).await.expect("the store works").len(), recorded, "a stranger writes no event");
 }
 
 pub(crate) async fn revoked_and_expired_families_do_not_rotate(store: &dyn Store) {
