@@ -69,8 +69,8 @@ struct Options {
     /// Revocations on their way to another gateway
     #[arg(long, default_value_t = 100_000)]
     revocations: usize,
-    /// Sessions with an open stream, each of which is revoked
-    #[arg(long, default_value_t = 1_000)]
+    /// Sessions with an open stream, each of which is revoked; a server has 200 connections by default
+    #[arg(long, default_value_t = 150)]
     streams: usize,
     /// Entries in the log when a gateway starts again
     #[arg(long, default_value_t = 1_000_000)]

@@ -71,13 +71,15 @@ impl Stream {
     /// Returns when its first event has come.
     fn open(gateway: SocketAddr, access: &str) -> Outcome<Stream> {
         let connection = TcpStream::connect(gateway)?;
-        write!(&connection, "GET /events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {access}\r\n\r\n")?;
+        write!(
+            &connection,
+            "GET /events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {access}\r\n\r\n"
+        )?;
         let mut lines = BufReader::new(connection);
-        let mut line = String::new();
-        while !line.starts_with("data: ") {
-            line.clear();
-            if lines.read_line(&mut line)? == 0 {
-                return Err("a stream ended before its first event".into());
+        let mut seen = String::new();
+        while !seen.contains("data: ") {
+            if lines.read_line(&mut seen)? == 0 {
+                return Err(format!("a stream ended before its first event: {seen}").into());
             }
         }
         let (sender, receiver) = mpsc::channel();
