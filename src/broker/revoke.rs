@@ -96,12 +96,9 @@ impl Broker {
     /// [`Broker::revoke_family`], and a login that begins then is not affected.
     pub async fn revoke_named(&self, what: Revoked, context: EventContext) -> Result<(), Reject> {
         let uncertainty = self.clock.uncertainty();
-        let what = if self.concerns_others(&what) {
-            // Other issuers date their tokens by clocks such as that of this machine.
-            by_every_clock(what, context.at, uncertainty + self.clock.machine_ahead())
-        } else {
-            by_every_clock(what, context.at, uncertainty)
-        };
+        // Other issuers date their tokens by clocks such as that of this machine.
+        let ahead = if self.concerns_others(&what) { self.clock.machine_ahead() } else { Duration::ZERO };
+        let what = by_every_clock(what, context.at, uncertainty + ahead);
         let mark = what.not_after();
         self.with_timeout(self.store.revoke(what, context)).await?;
         if let Some(mark) = mark {

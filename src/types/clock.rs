@@ -190,8 +190,8 @@ impl Clock for SystemClock {
 pub struct TransactionTime {
     /// By the system clock. Sessions expire by it.
     pub now: UnixTime,
-    /// The same, until the system clock is set back; or the time of the store, if it has a clock of its own. The grace
-    /// period of a refresh is measured by it.
+    /// The time of the store, which no step of the system clock changes. The grace period of a refresh is measured by
+    /// it. With a clock that a test sets: the same as `now`, until that is set back.
     pub steady: UnixTime,
 }
 
@@ -237,8 +237,7 @@ impl SteadyClock {
         now.into()
     }
 
-    /// As [`SteadyClock::read`], but with the time of the store as `steady`, if the store has a clock of its own. A
-    /// clock that a test sets counts instead.
+    /// As [`SteadyClock::read`], but with the time of the store as `steady`. A clock that a test sets counts instead.
     pub fn read_with(&self, of_store: Option<UnixTime>) -> TransactionTime {
         let time = self.read();
         let of_store = if self.clock.is_of_system() { of_store } else { None };

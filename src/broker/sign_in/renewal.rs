@@ -289,9 +289,11 @@ impl Renewal<'_> {
         match self.lease(self.now() + LOGIN_LEASE).await {
             Ok(LoginLease::Changed(_)) => Outcome::Changed,
             Ok(LoginLease::Held { .. }) => self.failed("another gateway has taken the lease"),
-            Ok(LoginLease::Ended | LoginLease::Granted) | Err(_) => {
+            Ok(LoginLease::Ended | LoginLease::Granted) => {
                 self.end("the provider rejects the refresh token: invalid_grant").await
             }
+            // It is not known, and the next refresh finds out.
+            Err(error) => self.failed(&error.detail),
         }
     }
 

@@ -57,13 +57,7 @@ impl SignIn {
             let internal = || Reject::new(Reason::Internal, "the target is no header");
             return respond::redirect(StatusCode::SEE_OTHER, &format!("{origin}{target}")).ok_or_else(internal);
         }
-        let max_age = query.get("max_age").and_then(|seconds| seconds.parse().ok());
-        let freshness = match (query.get("prompt").map(String::as_str), max_age) {
-            (Some("login"), _) => Freshness::Anew,
-            (_, Some(seconds)) => Freshness::Within(seconds),
-            _ => Freshness::Any,
-        };
-        self.start_with(provider, target, freshness, request, context)
+        self.start_with(provider, target, Freshness::of_link(&query), request, context)
     }
 
     /// Returns true if the browser has a session at this provider.

@@ -12,9 +12,9 @@ use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 
 /// The decision of [`FamilyStore::rotate`], made inside its transaction from the family and the watermark of its
-/// subject. The last argument is the time of the store, if it has a clock of its own: all gateways measure the grace
-/// period by it. A new generation that gets this time as its `rotated_at` gets the time of the write, as the same clock
-/// shows it.
+/// subject. The last argument is the time of the store, by which the grace period is measured; `None` if it does not
+/// matter, for a family that is unknown. A new generation that gets this time as its `rotated_at` gets the time of the
+/// write, as the same clock shows it.
 ///
 /// It must have no side effects: the store may run a transaction again, and only the last decision counts.
 pub type DecideRotation =

@@ -1,6 +1,5 @@
 //! The transaction that the operations of one batch share.
 
-use std::cell::RefCell;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
@@ -8,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use crate::store::endings::Revoker;
 use crate::store::error::StoreError;
 use crate::store::sqlite::rows;
-use crate::store::sqlite::steady_time::SteadyTime;
+use crate::store::sqlite::steady_time::SteadyNow;
 use crate::tokens::audit_event::EventContext;
 use crate::tokens::family::RevokeReason;
 use crate::tokens::family::revocation::{Revocation, Revoked};
@@ -34,7 +33,7 @@ pub(super) struct Batch<'writer> {
     pub(super) limits: &'writer TokenLimits,
     /// The process was paused a moment ago.
     pub(super) was_paused: bool,
-    pub(super) steady_time: &'writer RefCell<SteadyTime>,
+    pub(super) steady_now: SteadyNow,
     revocations: Vec<Revocation>,
     /// Undelivered events before this transaction.
     waiting_before: u64,
@@ -55,12 +54,12 @@ impl<'writer> Batch<'writer> {
         connection: &'writer Connection,
         limits: &'writer TokenLimits,
         was_paused: bool,
-        steady_time: &'writer RefCell<SteadyTime>,
+        steady_now: SteadyNow,
         waiting: u64,
     ) -> Self {
         let revocations = Vec::new();
         let events = RecordedEvents::default();
-        Batch { connection, limits, was_paused, steady_time, revocations, waiting_before: waiting, events }
+        Batch { connection, limits, was_paused, steady_now, revocations, waiting_before: waiting, events }
     }
 
     /// The number of undelivered events at this point of the transaction.

@@ -162,16 +162,14 @@ pub(super) fn rotate(
         Some(family) => batch.watermark(&family.subject, &family.client_id)?,
         None => None,
     };
-    let now = batch.steady_time.borrow_mut().now();
-    let deciding = batch.steady_time.borrow().deciding(now, family.as_ref());
+    let deciding = batch.steady_now.deciding(family.as_ref());
     let rotation = decide(family.as_ref(), mark, presented, Some(deciding));
     call.check_rotation(batch.limits.timeout, &rotation, Duration::ZERO, || batch.was_paused)?;
     match &rotation {
-        Rotation::Rotated(family) if family.rotated_at == deciding && deciding > now => {
-            let family = Family { rotated_at: now, ..family.clone() };
-            rows::update_rotated(batch.connection, &family)?;
+        Rotation::Rotated(family) => {
+            let rotated_at = batch.steady_now.of_rotation(family.rotated_at, deciding);
+            rows::update_rotated(batch.connection, family, rotated_at)?;
         }
-        Rotation::Rotated(family) => rows::update_rotated(batch.connection, family)?,
         Rotation::Reused(family) => {
             let revoked = family
                 .revoked

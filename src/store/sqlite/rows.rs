@@ -198,7 +198,7 @@ pub(super) fn insert_family(connection: &Connection, family: &Family) -> Result<
 
 /// Writes the columns that a rotation changes. The statement must not name an indexed column, even with its old value:
 /// SQLite would write the index too, and twice as much to the disk.
-pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result<(), StoreError> {
+pub(super) fn update_rotated(connection: &Connection, family: &Family, rotated_at: UnixTime) -> Result<(), StoreError> {
     let mut update = connection.prepare_cached(
         "update families set generation = ?2, root = ?3, rotated_at = ?4, confirmed = ?5, last_used_at = ?6,
             idle_expiry = ?7, address = ?8
@@ -208,7 +208,7 @@ pub(super) fn update_rotated(connection: &Connection, family: &Family) -> Result
         family.id,
         counter(family.generation)?,
         family.root,
-        family.rotated_at,
+        rotated_at,
         counter(family.confirmed)?,
         family.last_used_at,
         family.idle_expiry,

@@ -28,8 +28,9 @@ impl SteadyTime {
         SteadyTime { began: first.uptime, last: first, doubt: Doubt::default(), jumped_at: None }
     }
 
-    pub(super) fn now(&mut self) -> UnixTime {
-        self.at(read())
+    pub(super) fn read(&mut self) -> SteadyNow {
+        let read = read();
+        SteadyNow { time: self.at(read), since_start: read.uptime.since(self.began) }
     }
 
     fn at(&mut self, read: Reading) -> UnixTime {
@@ -47,15 +48,30 @@ impl SteadyTime {
     pub(super) fn jumped_within(&self, span: Duration) -> bool {
         self.jumped_at.is_some_and(|at| BootTime::now().since(at) <= span)
     }
+}
 
+/// The time of a transaction.
+#[derive(Clone, Copy)]
+pub(super) struct SteadyNow {
+    time: UnixTime,
+    /// Of this process.
+    since_start: Duration,
+}
+
+impl SteadyNow {
     /// The time at which a refresh of this family is decided. If its last rotation lies ahead, the process before had a
     /// wrong clock: it counts as one at the start of this process.
-    pub(super) fn deciding(&self, now: UnixTime, family: Option<&Family>) -> UnixTime {
-        let rotated_at = family.and_then(Family::last_rotation);
-        match rotated_at {
-            Some(rotated_at) if rotated_at > now => rotated_at + BootTime::now().since(self.began),
-            _ => now,
+    pub(super) fn deciding(self, family: Option<&Family>) -> UnixTime {
+        match family.and_then(Family::last_rotation) {
+            Some(rotated_at) if rotated_at > self.time => rotated_at + self.since_start,
+            _ => self.time,
         }
+    }
+
+    /// When a rotation happened that was decided at the time of [`SteadyNow::deciding`]. A test that sets the clock has
+    /// decided at another time, and means it.
+    pub(super) fn of_rotation(self, rotated_at: UnixTime, deciding: UnixTime) -> UnixTime {
+        if rotated_at == deciding { self.time } else { rotated_at }
     }
 }
 
@@ -95,13 +111,13 @@ mod tests {
 
     #[test]
     fn a_rotation_that_lies_ahead_counts_from_the_start_of_this_process() {
-        let time = SteadyTime::begin();
-        let now = UnixTime::from_secs(1_000);
-        let rotated = |at| Family { generation: 2, rotated_at: UnixTime::from_secs(at), ..Family::sample(now) };
-        assert_eq!(time.deciding(now, Some(&rotated(990))), now);
-        let decided = time.deciding(now, Some(&rotated(5_000)));
-        let passed = decided.since(UnixTime::from_secs(5_000));
-        assert!(decided >= UnixTime::from_secs(5_000) && passed < Duration::from_mins(1), "{passed:?}");
-        assert_eq!(time.deciding(now, None), now);
+        let at = UnixTime::from_secs;
+        let now = SteadyNow { time: at(1_000), since_start: Duration::from_secs(7) };
+        let rotated = |time| Family { generation: 2, rotated_at: at(time), ..Family::sample(at(900)) };
+        assert_eq!(now.deciding(Some(&rotated(990))), at(1_000));
+        assert_eq!(now.deciding(Some(&rotated(5_000))), at(5_007));
+        assert_eq!(now.deciding(None), at(1_000));
+        assert_eq!(now.of_rotation(at(5_007), at(5_007)), at(1_000), "the next one is measured by this process");
+        assert_eq!(now.of_rotation(at(20), at(1_000)), at(20), "a test has set the clock");
     }
 }

@@ -29,7 +29,7 @@ use crate::store::events::count_lost;
 use crate::store::late::{LOOK_INTERVAL, Pauses, doubt_after_pause};
 use crate::store::sqlite::batch::{Batch, RecordedEvents, TokenLimits};
 use crate::store::sqlite::file::Opened;
-use crate::store::sqlite::steady_time::SteadyTime;
+use crate::store::sqlite::steady_time::{SteadyNow, SteadyTime};
 use crate::tokens::family::revocation::Revocation;
 use crate::types::clock::{Clock, SystemClock};
 
@@ -187,7 +187,7 @@ impl Worker {
             let first = match queued.recv_timeout(LOOK_INTERVAL) {
                 Ok(first) => first,
                 Err(RecvTimeoutError::Timeout) => {
-                    self.was_paused();
+                    self.look();
                     // It tells the log.
                     let _ = self.opened.files.check();
                     continue;
@@ -200,12 +200,13 @@ impl Worker {
         }
     }
 
-    /// Returns true if this thread was paused a moment ago.
-    fn was_paused(&self) -> bool {
+    /// Returns true if this thread was paused a moment ago, and the time.
+    fn look(&self) -> (bool, SteadyNow) {
         let doubt = doubt_after_pause(self.limits.timeout);
         let mut steady_time = self.steady_time.borrow_mut();
-        steady_time.now();
-        self.pauses.borrow_mut().ended_within(doubt, Some(SystemClock.now())) || steady_time.jumped_within(doubt)
+        let steady_now = steady_time.read();
+        let was_paused = self.pauses.borrow_mut().ended_within(doubt, Some(SystemClock.now()));
+        (was_paused || steady_time.jumped_within(doubt), steady_now)
     }
 
     /// Runs these operations and completes every one of them.
@@ -233,7 +234,8 @@ impl Worker {
         let connection = &self.opened.connection;
         begin(connection).map_err(BatchError::Transaction)?;
         let waiting = self.outbox.waiting.load(Ordering::Relaxed);
-        let mut batch = Batch::new(connection, &self.limits, self.was_paused(), &self.steady_time, waiting);
+        let (was_paused, steady_now) = self.look();
+        let mut batch = Batch::new(connection, &self.limits, was_paused, steady_now, waiting);
         for operation in operations {
             let changes_before = connection.total_changes();
             let outcome = operation.run(&mut batch);

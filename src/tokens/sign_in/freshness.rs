@@ -2,6 +2,7 @@
 //! Core section 3.1.2.1). The user can remove the parameter from the URL of the request, and the provider can ignore
 //! it, so the ID token must confirm it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,15 @@ impl Freshness {
             Freshness::Anew => Some(("prompt", "login".to_owned())),
             Freshness::Within(seconds) => Some(("max_age", seconds.to_string())),
         }
+    }
+
+    /// Of the link to a sign-in, which has the same parameters.
+    pub fn of_link(query: &BTreeMap<String, String>) -> Self {
+        if query.get("prompt").is_some_and(|prompt| prompt == "login") {
+            return Freshness::Anew;
+        }
+        let max_age = query.get("max_age").and_then(|seconds| seconds.parse().ok());
+        max_age.map_or(Freshness::Any, Freshness::Within)
     }
 
     /// `begun_at`: when the attempt began.
@@ -68,6 +78,16 @@ impl AuthenticatedSince {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_asks_for_what_the_client_asks() {
+        for freshness in [Freshness::Any, Freshness::Anew, Freshness::Within(30)] {
+            let query = freshness.parameter().map(|(name, value)| (name.to_owned(), value));
+            assert_eq!(Freshness::of_link(&query.into_iter().collect()), freshness);
+        }
+        let unknown = [("prompt", "none"), ("max_age", "-1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(Freshness::of_link(&unknown.into()), Freshness::Any);
+    }
 
     #[test]
     fn an_old_authentication_or_an_unknown_one_is_not_new() {

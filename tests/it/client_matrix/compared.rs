@@ -3,76 +3,54 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use super::parties::{ALL, Party, Registration, python_program};
-use super::place::{ACCESS_LIFETIME, Restarts, SECRET, Site, provider};
+use super::place::{ACCESS_LIFETIME, Restarts, SECRET, Site, provider, write_certificate};
 use super::runs::{CLOCK_SKEW, Run};
 use crate::support::OidcProvider;
-use crate::support::certificates::Authority;
+use crate::support::front_proxy::FrontProxy;
 use crate::support::ports::free_address;
 use crate::support::source;
 
 const PROGRAM: &str = "fastmcp_proxy.py";
 
-/// The proxy. It ends when this is dropped.
 struct Proxy {
     folder: TempDir,
     address: SocketAddr,
     issuer: String,
-    running: Mutex<Child>,
+    running: Mutex<FrontProxy>,
 }
 
 impl Proxy {
     fn start(folder: TempDir, address: SocketAddr, issuer: &str) -> Proxy {
         std::fs::write(folder.path().join(PROGRAM), include_str!("programs/fastmcp_proxy.py")).expect("written");
-        let running = Mutex::new(spawn(folder.path(), address, issuer));
-        let proxy = Proxy { folder, address, issuer: issuer.to_owned(), running };
-        proxy.wait();
-        proxy
-    }
-
-    fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while std::net::TcpStream::connect(self.address).is_err() {
-            let log = || std::fs::read_to_string(self.folder.path().join("proxy.log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "the proxy does not listen: {}", log());
-            // Polls: it does not say when it listens.
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let running = Mutex::new(start(folder.path(), address, issuer));
+        Proxy { folder, address, issuer: issuer.to_owned(), running }
     }
 }
 
-fn spawn(folder: &Path, address: SocketAddr, issuer: &str) -> Child {
-    let log = std::fs::File::options().create(true).append(true).open(folder.join("proxy.log")).expect("opened");
-    let mut command = Command::new(python_program());
-    command.arg(PROGRAM).current_dir(folder).env("HOME", folder).env("SECRET", SECRET).env("ISSUER", issuer);
-    command.env("PYTHONPATH", source::root().join("target/clients-python")).env("PORT", address.port().to_string());
-    command.env("ACCESS_LIFETIME", ACCESS_LIFETIME.as_secs().to_string());
-    let log_of_errors = log.try_clone().expect("a second handle");
-    command.stdin(Stdio::null()).stdout(log).stderr(log_of_errors).spawn().expect("python3: tests/run installs it")
+fn start(folder: &Path, address: SocketAddr, issuer: &str) -> FrontProxy {
+    let libraries = source::root().join("target/clients-python");
+    let variables = [
+        format!("PYTHONPATH={}", libraries.display()),
+        format!("PORT={}", address.port()),
+        format!("ISSUER={issuer}"),
+        format!("SECRET={SECRET}"),
+        format!("ACCESS_LIFETIME={}", ACCESS_LIFETIME.as_secs()),
+    ];
+    let arguments: Vec<&str> = variables.iter().map(String::as_str).chain([python_program(), PROGRAM]).collect();
+    FrontProxy::start(Path::new("env"), &arguments, folder, address)
 }
 
 impl Restarts for Proxy {
     fn kill(&self) {
         let mut running = self.running.lock();
-        let _ = running.kill();
-        let _ = running.wait();
-        *running = spawn(self.folder.path(), self.address, &self.issuer);
-        self.wait();
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let mut running = self.running.lock();
-        let _ = running.kill();
-        let _ = running.wait();
+        running.kill();
+        *running = start(self.folder.path(), self.address, &self.issuer);
     }
 }
 
@@ -86,19 +64,12 @@ struct Place {
 impl Place {
     fn start() -> Place {
         let folder = TempDir::new().expect("a folder");
-        let authority = Authority::new();
-        authority.sign("localhost").write(folder.path(), "site");
-        let trusted = folder.path().join("ca.pem");
-        std::fs::write(&trusted, authority.pem()).expect("written");
+        let trusted = write_certificate(folder.path());
         let address = free_address();
         let provider = provider(address);
         let proxy = Arc::new(Proxy::start(folder, address, &provider.issuer));
-        let site = Site {
-            server: format!("https://localhost:{}/mcp", address.port()),
-            trusted,
-            document: None,
-            programs: proxy.clone(),
-        };
+        let server = format!("https://localhost:{}/mcp", address.port());
+        let site = Site { server, trusted, document: None, programs: proxy.clone() };
         Place { site, proxy, _provider: provider }
     }
 }

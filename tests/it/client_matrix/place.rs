@@ -61,14 +61,20 @@ pub struct Place {
     _folder: TempDir,
 }
 
+/// Writes a certificate for `localhost` (`site.pem`, `site.key`). Returns the certificate that clients must trust.
+pub fn write_certificate(folder: &Path) -> PathBuf {
+    let authority = Authority::new();
+    authority.sign("localhost").write(folder, "site");
+    let trusted = folder.join("ca.pem");
+    std::fs::write(&trusted, authority.pem()).expect("written");
+    trusted
+}
+
 impl Place {
     /// With documents, clients cannot register themselves: some would then need no document.
     pub fn start(number: usize, has_documents: bool) -> Place {
         let folder = TempDir::new().expect("a folder");
-        let authority = Authority::new();
-        authority.sign("localhost").write(folder.path(), "site");
-        let trusted = folder.path().join("ca.pem");
-        std::fs::write(&trusted, authority.pem()).expect("written");
+        let trusted = write_certificate(folder.path());
         let address = free_address();
         let server = format!("https://localhost:{}/mcp", address.port());
         let provider = provider(address);

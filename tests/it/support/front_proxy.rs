@@ -31,6 +31,12 @@ impl FrontProxy {
         }
         proxy
     }
+
+    /// `kill -9`
+    pub fn kill(&mut self) {
+        self.0.kill().expect("our child");
+        let _ = self.0.wait();
+    }
 }
 
 impl Drop for FrontProxy {

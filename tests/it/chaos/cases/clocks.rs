@@ -101,7 +101,7 @@ async fn wait_for_offset_of(target: Target, seconds: f64) {
     }
 }
 
-fn server_with_clock() -> PostgresServer {
+pub(super) fn server_with_clock() -> PostgresServer {
     let folder = TempDir::new().expect("a folder");
     preload::compile("clock", folder.path());
     PostgresServer::start_with_clock(&folder.path().join("clock.so"))

@@ -5,27 +5,20 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use super::super::cluster::{Cluster, Setup};
 use super::super::fault_proxy::Fault;
 use super::super::load::Background;
 use super::super::story::Story;
+use super::clocks::server_with_clock;
 use super::database::{fail_over, replicated};
 use crate::support::postgres::PostgresServer;
-use crate::support::preload;
 use crate::support::tokens::EXTERNAL_ISSUER;
 
 const HOUR: i64 = 3_600_000;
 /// Longer than any token lives.
 const AHEAD: i64 = 30 * HOUR;
 const COUNT: &str = "select count(*) from revocations";
-
-fn server_with_clock() -> PostgresServer {
-    let folder = TempDir::new().expect("a folder");
-    preload::compile("clock", folder.path());
-    PostgresServer::start_with_clock(&folder.path().join("clock.so"))
-}
 
 fn two() -> Setup<'static> {
     Setup { clocks: &[0, 0], ..Setup::default() }

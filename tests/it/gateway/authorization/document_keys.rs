@@ -8,13 +8,13 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::documents::{CALLBACK, document, front, status, url};
-use super::{Front, Page, authorize, counted};
+use super::{Front, Page, VERIFIER, authorize, counted};
 use crate::gateway::oauth::clients::{MachineKey, TYPE};
 use crate::gateway::oauth::post;
-use crate::support::KeyServer;
 use crate::support::tokens::{Mint, claims_of, forged_refresh};
 use crate::support::visitor::{APP, parameter};
 use crate::support::wait::eventually;
+use crate::support::{KeyServer, TestResponse};
 
 /// A client with a key in its document, and an assertion of it for this gateway.
 fn assertion(key: &MachineKey, id: &str, now: u64, changes: Value) -> String {
@@ -177,26 +177,28 @@ async fn an_assertion_is_used_up_only_where_it_gets_tokens() {
     front.redeem(&code, &[&redirect[..], &proof].concat()).await.assert_rejected(401, "invalid_client");
 }
 
+/// A call of the token endpoint by a client that authenticates with its document.
+async fn call(front: &Front, key: &MachineKey, id: &str, form: &[(&str, &str)]) -> TestResponse {
+    let proof = assertion(key, id, front.gateway.now_secs(), json!({}));
+    let proof = [("client_id", id), ("client_assertion", &*proof), ("client_assertion_type", TYPE)];
+    post(front.gateway.client().host("app.example"), "/oauth/token", &[form, &proof].concat()).await
+}
+
+fn publish_with_key(server: &KeyServer, key: &MachineKey) {
+    let set: Value = serde_json::from_str(&key.0.jwks()).expect("JSON");
+    let document = with_key(server, &json!({ "jwks": set }));
+    server.pages().documents = vec![("/client.json".to_owned(), document.to_string())];
+}
+
 /// Anyone can make a document with a key.
 #[tokio::test]
 async fn a_stranger_with_a_document_writes_nothing() {
     let (front, server, _folder) = front("[\"localhost\"]").await;
     let key = MachineKey::new();
-    let id = url(&server);
-    let set: Value = serde_json::from_str(&key.0.jwks()).expect("JSON");
-    let document = with_key(&server, &json!({ "jwks": set }));
-    server.pages().documents = vec![("/client.json".to_owned(), document.to_string())];
+    publish_with_key(&server, &key);
     let unknown = &*forged_refresh("0000000000000000000001");
     for (grant, name, token) in [("authorization_code", "code", "none"), ("refresh_token", "refresh_token", unknown)] {
-        let proof = assertion(&key, &id, front.gateway.now_secs(), json!({}));
-        let form = [
-            ("grant_type", grant),
-            (name, token),
-            ("client_id", &*id),
-            ("client_assertion", &*proof),
-            ("client_assertion_type", TYPE),
-        ];
-        let response = post(front.gateway.client().host("app.example"), "/oauth/token", &form).await;
+        let response = call(&front, &key, &url(&server), &[("grant_type", grant), (name, token)]).await;
         assert_eq!(response.json()["error"], "invalid_grant", "{grant}: {}", response.text());
     }
     let database = rusqlite::Connection::open(front.gateway.folder.path().join("bearward.db")).expect("opens");
@@ -204,21 +206,22 @@ async fn a_stranger_with_a_document_writes_nothing() {
     assert_eq!(marks, 0);
 }
 
-/// Each of them takes the longest that a fetch may.
+/// Each of them takes nearly as long as a fetch may.
 #[tokio::test]
 async fn fetches_of_new_documents_stop_no_client_that_users_have() {
     let (mut front, server, _folder) = front("[\"localhost\"]").await;
     assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
     let key = MachineKey::new();
     let id = url(&server);
-    let set: Value = serde_json::from_str(&key.0.jwks()).expect("JSON");
-    let document = with_key(&server, &json!({ "jwks": set }));
-    server.pages().documents = vec![("/client.json".to_owned(), document.to_string())];
+    publish_with_key(&server, &key);
     let code = code(&mut front, &id).await;
-    let proof = assertion(&key, &id, front.gateway.now_secs(), json!({}));
-    let client = [("client_id", &*id), ("redirect_uri", CALLBACK)];
-    let proved = [("client_assertion", &*proof), ("client_assertion_type", TYPE)];
-    let tokens = front.redeem(&code, &[&client[..], &proved].concat()).await.json();
+    let verified = [
+        ("grant_type", "authorization_code"),
+        ("code", &*code),
+        ("code_verifier", VERIFIER),
+        ("redirect_uri", CALLBACK),
+    ];
+    let tokens = call(&front, &key, &id, &verified).await.json();
     let refresh = tokens["refresh_token"].as_str().expect("a token");
     front.gateway.clock.advance(Duration::from_mins(16));
     server.pages().delay = Duration::from_millis(2_500);
@@ -226,15 +229,9 @@ async fn fetches_of_new_documents_stop_no_client_that_users_have() {
     let flood = join_all(strangers.iter().map(|stranger| status(&front, stranger)));
     let refreshed = async {
         eventually("all of them are fetched", || server.pages().seen.len() >= 5).await;
-        let proof = assertion(&key, &id, front.gateway.now_secs(), json!({}));
-        let form = [
-            ("grant_type", "refresh_token"),
-            ("refresh_token", refresh),
-            ("client_id", &*id),
-            ("client_assertion", &*proof),
-            ("client_assertion_type", TYPE),
-        ];
-        post(front.gateway.client().host("app.example"), "/oauth/token", &form).await
+        // The document of the client is there at once.
+        server.pages().delay = Duration::ZERO;
+        call(&front, &key, &id, &[("grant_type", "refresh_token"), ("refresh_token", refresh)]).await
     };
     let (_, refreshed) = tokio::join!(flood, refreshed);
     assert_eq!(refreshed.status, 200, "{}", refreshed.text());
