@@ -157,18 +157,25 @@ impl Caller {
     }
 
     pub fn login(&mut self, subject: &str) -> Outcome<TokenPair> {
-        pair(&self.succeed("POST", "/admin/v1/tokens", &json!({ "subject": subject }))?)
+        let body = self.succeed("POST", "/admin/v1/tokens", &json!({ "subject": subject }))?;
+        pair(&body, text(&body, "tokenId")?)
     }
 
     pub fn refresh(&mut self, current: &TokenPair) -> Outcome<TokenPair> {
         current.access.clone_into(&mut self.token);
-        pair(&self.succeed("POST", "/user/refresh", &json!({ "refreshToken": current.refresh }))?)
+        let body = self.succeed("POST", "/user/refresh", &json!({ "refreshToken": current.refresh }))?;
+        pair(&body, current.token_id.clone())
     }
 }
 
-fn pair(body: &Value) -> Outcome<TokenPair> {
-    let text = |member: &str| body[member].as_str().map(str::to_owned).ok_or(format!("no {member}"));
-    Ok(TokenPair { token_id: text("tokenId")?, access: text("accessToken")?, refresh: text("refreshToken")? })
+/// A refresh names no `tokenId` by default: it is that of the pair before.
+fn pair(body: &Value, token_id: String) -> Outcome<TokenPair> {
+    Ok(TokenPair { token_id, access: text(body, "accessToken")?, refresh: text(body, "refreshToken")? })
+}
+
+fn text(body: &Value, member: &str) -> Outcome<String> {
+    let text = body[member].as_str().ok_or_else(|| format!("no {member}"))?;
+    Ok(text.to_owned())
 }
 
 fn spawn(program: &Path, folder: &Path) -> Outcome<Child> {
