@@ -19,12 +19,12 @@ use super::service::Broker;
 use super::token_pair::TokenPair;
 use crate::protocols::http::media_type;
 use crate::tokens::audit_event::{Event, EventContext};
+use crate::tokens::authorization::narrowing::{Narrowed, Narrowing};
 use crate::tokens::bound::{Bound, ProvedClient};
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::rotation::{Rotation, rotate, rotate_late};
 use crate::tokens::family::{Family, ReuseRule, has_client_auth};
 use crate::tokens::jwt::{VerifiedToken, json};
-use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
 use crate::types::reject::Reason::{
     self, ClientNotAuthenticated, GrantCertificate, GrantForged, GrantMismatch, GrantUnknown, ProofRejected,
@@ -63,6 +63,16 @@ impl RefreshRequest {
     }
 }
 
+/// A client that presents a refresh token at the token endpoint.
+pub struct RefreshingClient<'c> {
+    pub client_id: Option<&'c str>,
+    pub proved: ProvedClient,
+    /// `oauth.reuse`
+    pub reuse: ReuseRule,
+    /// What the access token shall be for.
+    pub narrowing: Narrowing,
+}
+
 /// Who presents a refresh token.
 struct RefreshCaller {
     /// The subject of the bearer token of the same request. `None` if it needs none.
@@ -75,6 +85,7 @@ struct RefreshCaller {
     is_authenticated: bool,
     /// What a spent token of a grant does that comes without a proof.
     reuse: ReuseRule,
+    narrowing: Arc<Narrowing>,
 }
 
 impl RefreshCaller {
@@ -107,6 +118,20 @@ impl RefreshCaller {
         let is_bound = family.bound_to() != Bound::default();
         let is_owner = self.is_authenticated && self.client_id.as_deref() == Some(&*family.client_id);
         is_bound || is_owner
+    }
+
+    /// Rejects a call that would get a token, and asks for more than was granted. Nothing is used up.
+    fn check_wanted(&self, rotation: Rotation) -> Rotation {
+        match &rotation {
+            Rotation::Rotated(family)
+            | Rotation::Replayed(family)
+            | Rotation::Recovered(family)
+            | Rotation::Repeated(family) => match self.narrowing.of_family(family) {
+                Ok(_) => rotation,
+                Err(reason) => Rotation::Rejected(reason),
+            },
+            Rotation::Reused(_) | Rotation::Superseded(_) | Rotation::Rejected(_) => rotation,
+        }
     }
 
     fn may_refresh(&self, family: &Family) -> bool {
@@ -145,29 +170,31 @@ impl Broker {
             is_authenticated: false,
             // The rule is for clients of the token endpoint.
             reuse: ReuseRule::End,
+            narrowing: Arc::default(),
         };
         let rotation = self.rotate(presented, caller, context, None).await?;
-        self.respond(rotation, token_id, proved.with_certificate_if(self.settings.certificate_bound), now)
+        let family = refreshed(rotation, token_id)?;
+        self.pair(&family, proved.with_certificate_if(self.settings.certificate_bound), now)
     }
 
     /// For a client that presents a refresh token without a bearer token. Waits for a refresh of the same family that
-    /// runs here. `reuse`: `oauth.reuse`.
+    /// runs here.
     pub async fn refresh_for_client(
         &self,
         presented: PresentedToken,
-        client_id: Option<&str>,
-        proved_client: ProvedClient,
-        reuse: ReuseRule,
+        by: RefreshingClient<'_>,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
         let token_id = presented.token_id;
         let now = context.at;
+        let narrowing = Arc::new(by.narrowing);
         let caller = RefreshCaller {
             subject: None,
-            client_id: client_id.map(str::to_owned),
-            proved: proved_client.proved,
-            is_authenticated: proved_client.is_authenticated,
-            reuse,
+            client_id: by.client_id.map(str::to_owned),
+            proved: by.proved.proved,
+            is_authenticated: by.proved.is_authenticated,
+            reuse: by.reuse,
+            narrowing: narrowing.clone(),
         };
         let mut turn = self.refresh_turns.take(token_id, self.settings.store_timeout).await;
         let rotation = match self.rotate(presented, caller, context, Some(&mut turn)).await? {
@@ -175,7 +202,9 @@ impl Broker {
             Rotation::Rejected(Reason::RefreshConflict) => Rotation::Rejected(Reason::GrantOutdated),
             rotation => rotation,
         };
-        self.respond(rotation, token_id, proved_client.bind, now)
+        let family = refreshed(rotation, token_id)?;
+        let Narrowed { scope, audience } = narrowing.of_family(&family)?;
+        self.pair(&Family { scope, audience, ..family }, by.proved.bind, now)
     }
 
     async fn rotate(
@@ -216,6 +245,7 @@ impl Broker {
                 Some(family) => rotation.for_unproven_sender(family, client, caller.reuse, time),
                 None => rotation,
             };
+            let rotation = caller.check_wanted(rotation);
             if has_turn && matches!(rotation, Rotation::Rotated(_)) {
                 // The last one counts, as the decision does.
                 *found_here.lock() = family.as_deref().cloned();
@@ -241,33 +271,28 @@ impl Broker {
         }
         Ok(rotation)
     }
+}
 
-    fn respond(&self, rotation: Rotation, token_id: TokenId, bind: Bound, now: UnixTime) -> Result<TokenPair, Reject> {
-        let family = match rotation {
-            Rotation::Rotated(family)
-            | Rotation::Replayed(family)
-            | Rotation::Recovered(family)
-            | Rotation::Repeated(family) => family,
-            Rotation::Reused(_) => {
-                return Err(Reject::new(
-                    Reason::GrantReused,
-                    "the refresh token was already used; its family is revoked",
-                ));
+/// The family that gets tokens.
+fn refreshed(rotation: Rotation, token_id: TokenId) -> Result<Family, Reject> {
+    match rotation {
+        Rotation::Rotated(family)
+        | Rotation::Replayed(family)
+        | Rotation::Recovered(family)
+        | Rotation::Repeated(family) => Ok(family),
+        Rotation::Reused(_) => {
+            Err(Reject::new(Reason::GrantReused, "the refresh token was already used; its family is revoked"))
+        }
+        Rotation::Superseded(_) => Err(Reject::new(
+            Reason::GrantSuperseded,
+            "the refresh token was already used, from the address of this client; its family goes on",
+        )),
+        Rotation::Rejected(reason) => {
+            if reason == Reason::GrantAhead {
+                tracing::error!(%token_id, "a refresh token is newer than the store: was an old backup restored?");
             }
-            Rotation::Superseded(_) => {
-                return Err(Reject::new(
-                    Reason::GrantSuperseded,
-                    "the refresh token was already used, from the address of this client; its family goes on",
-                ));
-            }
-            Rotation::Rejected(reason) => {
-                if reason == Reason::GrantAhead {
-                    tracing::error!(%token_id, "a refresh token is newer than the store: was an old backup restored?");
-                }
-                return Err(reason.into());
-            }
-        };
-        self.pair(&family, bind, now)
+            Err(reason.into())
+        }
     }
 }
 

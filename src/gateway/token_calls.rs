@@ -82,7 +82,7 @@ impl TokenCalls {
     ) -> Outcome {
         let content = self.read_body(request, BODY_LIMIT, context).await?;
         let refresh = RefreshRequest::read(request.headers(), &content)?;
-        self.endpoints.denied.check(refresh.client_id().unwrap_or_default())?;
+        self.endpoints.denied.check(refresh.client_id().unwrap_or_default(), &self.broker.roots)?;
         if refresh.client_id().is_some_and(|id| self.endpoints.client(id).is_some()) {
             let detail = "a registered client refreshes at the token endpoint, where it can authenticate";
             return Err(Reject::new(Reason::ClientNotAuthenticated, detail));

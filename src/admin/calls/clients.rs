@@ -87,7 +87,7 @@ async fn list(admin: &Admin, now: UnixTime) -> Result<Response<Body>, Reject> {
         source: source(client_id, &registered),
         name: names.get(client_id).cloned().flatten(),
         live,
-        denied: denied.check(client_id).is_err(),
+        denied: denied.check(client_id, &admin.broker.roots).is_err(),
     };
     let clients: Vec<ClientEntry> = all.map(entry).collect();
     Ok(respond::json(StatusCode::OK, &json!({ "clients": clients })))

@@ -302,7 +302,7 @@ pub(super) fn words_of<'w, T>(choices: &[(&'w str, T)]) -> Vec<&'w str> {
 }
 
 /// Returns the text if it is one of these words.
-pub(super) fn check_word<'t>(text: &'t str, words: &[&str]) -> Result<&'t str, ConfigError> {
+pub(crate) fn check_word<'t>(text: &'t str, words: &[&str]) -> Result<&'t str, ConfigError> {
     if words.contains(&text) { Ok(text) } else { Err(unknown_word(text, words)) }
 }
 

@@ -11,7 +11,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::document::units::format_duration;
-use crate::config::document::value::{Value, choose};
+use crate::config::document::value::check_word;
 use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{keys, pem, route_path, rules};
 use crate::config::settings::TokenSettings;
@@ -21,7 +21,8 @@ use crate::gateway::authorization_server::settings::{
 use crate::gateway::protected_resource::Resources;
 use crate::gateway::route::{Access, Capture, Route};
 use crate::tokens::authorization::denied_clients::DeniedClients;
-use crate::tokens::authorization::request::OfferedResource;
+use crate::tokens::authorization::redirect_uri::RedirectUri;
+use crate::tokens::authorization::resource::OfferedResource;
 use crate::tokens::family::ReuseRule;
 
 const AUTHORIZATION_ENDPOINT: &str = "/oauth/authorize";
@@ -35,11 +36,8 @@ const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
-const KINDS: &[(&str, RegistrationKind)] = &[
-    ("loopback", RegistrationKind::Loopback),
-    ("https", RegistrationKind::Https),
-    ("private_schemes", RegistrationKind::PrivateSchemes),
-];
+/// Words of `oauth.registration`.
+const KINDS: [&str; 3] = ["loopback", "https", "private_schemes"];
 
 /// The keys, before the resources are known.
 pub(super) struct AuthorizationKeys {
@@ -245,17 +243,33 @@ fn reuse(table: &mut Table<'_>, knows_addresses: bool) -> ReuseRule {
 }
 
 fn registration(table: &mut Table<'_>) -> Option<RegistrationSettings> {
-    let value = table.take("registration", Shape::list(Shape::choice(KINDS)));
+    let words = Shape::Choice(KINDS.map(str::to_owned).into());
+    let value = table.take("registration", Shape::list(Shape::Any(vec![words, Shape::Pattern("^[a-z][^/]*://")])));
     table.default("registration", Vec::<String>::new());
-    let kinds = value.and_then(|value| kinds(&value)).unwrap_or_default();
+    let kinds = value.and_then(|value| value.list_of("[\"loopback\"]", registration_kind)).unwrap_or_default();
     let endpoint = endpoint(table, "registration_endpoint", REGISTRATION_ENDPOINT);
     let lifetime = table.duration("registration_lifetime", 90 * DAY, DAY..=3650 * DAY);
     if kinds.is_empty() { None } else { Some(RegistrationSettings { endpoint, kinds, lifetime }) }
 }
 
-fn kinds(value: &Value<'_>) -> Option<Vec<RegistrationKind>> {
-    let names = value.list_of("[\"loopback\"]", |text| choose(text, KINDS).map(|_| text.to_owned()))?;
-    Some(names.iter().filter_map(|name| choose(name, KINDS).ok()).collect())
+fn registration_kind(text: &str) -> Result<RegistrationKind, ConfigError> {
+    let Some((scheme, host)) = text.split_once("://") else {
+        return Ok(match check_word(text, &KINDS)? {
+            "loopback" => RegistrationKind::Loopback,
+            "https" => RegistrationKind::Https,
+            _ => RegistrationKind::PrivateSchemes,
+        });
+    };
+    let any = RedirectUri::parse(&format!("{text}/"));
+    let site = any.as_ref().ok().and_then(RedirectUri::page_origin);
+    if site.as_deref() == Some(text) {
+        return Ok(RegistrationKind::Site(text.to_owned()));
+    }
+    if host.is_empty() && any.is_ok_and(|uri| uri.private_scheme().is_some()) {
+        return Ok(RegistrationKind::Scheme(scheme.to_owned()));
+    }
+    let expected = "expected a site, as \"https://client.example\", or a scheme, as \"cursor://\"";
+    Err(ConfigError::new("no client can register redirect URIs of this kind", expected))
 }
 
 /// `oauth.client_documents`: `"any"`, or the hosts of the documents.
@@ -297,7 +311,7 @@ fn denied_client(text: &str) -> Result<String, ConfigError> {
         return Ok(text.to_owned());
     }
     let error = ConfigError::new("this is no client id and no host", "expected printable ASCII characters");
-    Err(error.help("write the client_id as it is in lists of sessions, or the host of its document without https://"))
+    Err(error.help("write the client_id as it is in lists of sessions, or the host of its document or redirect URI without https://"))
 }
 
 /// `[[oauth.scope]]`

@@ -49,7 +49,7 @@ impl<'c> AuthorizationCall<'c, '_> {
     where
         'c: 's,
     {
-        self.denied.check(id)?;
+        self.denied.check(id, &self.broker.roots)?;
         self.registration = registration_of(id, self.clients.iter().any(|client| client.client_id == id));
         let roots = &self.broker.roots;
         let client = match find(id, self.clients, self.settings, roots, self.context.now) {

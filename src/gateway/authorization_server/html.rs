@@ -37,12 +37,46 @@ fn is_invisible(character: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Latin beside Greek or Cyrillic: the scripts that have the same letters.
+/// Returns true if a word of one script could be read as one of another: Latin beside letters that may look like it, or
+/// Greek beside Cyrillic.
 fn has_several_scripts(text: &str) -> bool {
-    let is_latin = |letter: char| letter.is_ascii_alphabetic() || ('\u{c0}'..='\u{24f}').contains(&letter);
-    let is_similar =
-        |letter: char| ('\u{370}'..='\u{52f}').contains(&letter) || ('\u{ff00}'..='\u{ffef}').contains(&letter);
-    text.chars().any(is_latin) && text.chars().any(is_similar)
+    let has = |script: Script| text.chars().any(|character| script_of(character) == Some(script));
+    let alphabets = [Script::Latin, Script::Greek, Script::Cyrillic, Script::Other];
+    alphabets.into_iter().filter(|script| has(*script)).count() > 1
+}
+
+/// The scripts of names that a page tells apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Script {
+    Latin,
+    Greek,
+    Cyrillic,
+    /// Chinese, Japanese and Korean: names in them often have Latin words.
+    EastAsian,
+    /// Such as Armenian, Cherokee, Lisu, and the letters of formulas: most of them have letters that look Latin.
+    Other,
+}
+
+fn script_of(character: char) -> Option<Script> {
+    if !character.is_alphabetic() {
+        return None;
+    }
+    Some(match character {
+        'a'..='z' | 'A'..='Z' | '\u{aa}' | '\u{ba}' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => Script::Latin,
+        '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Script::Greek,
+        '\u{400}'..='\u{52f}' | '\u{1c80}'..='\u{1c8f}' | '\u{2de0}'..='\u{2dff}' | '\u{a640}'..='\u{a69f}' => {
+            Script::Cyrillic
+        }
+        '\u{1100}'..='\u{11ff}'
+        | '\u{3005}'..='\u{318f}'
+        | '\u{31a0}'..='\u{31ff}'
+        | '\u{3400}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7ff}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{ff66}'..='\u{ff9f}'
+        | '\u{20000}'..='\u{3ffff}' => Script::EastAsian,
+        _ => Script::Other,
+    })
 }
 
 #[cfg(test)]
@@ -61,6 +95,17 @@ mod tests {
             ("a\nb\u{0}", Some("ab")),
             ("Бот", Some("Бот")),
             ("G\u{43e}\u{43e}gle", None),
+            ("Goog\u{13e2}e", None),
+            ("G\u{585}\u{585}gle", None),
+            ("\u{1d406}oogle", None),
+            ("\u{ff27}oogle", None),
+            ("\u{a4d6}oogle", None),
+            ("Αррle", None),
+            ("Αрр", None),
+            ("Café Zürich", Some("Café Zürich")),
+            ("Հայերեն 2", Some("Հայերեն 2")),
+            ("東京 Notes カナ", Some("東京 Notes カナ")),
+            ("노트 app", Some("노트 app")),
             ("\u{200b}", None),
             ("", None),
         ] {

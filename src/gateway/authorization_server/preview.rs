@@ -95,7 +95,7 @@ impl Preview<'_> {
     }
 
     fn client<'s>(&'s self, id: &'s str, context: &RequestContext<'_>) -> Result<AskingClient<'s>, NoPreview> {
-        self.denied.check(id)?;
+        self.denied.check(id, self.roots)?;
         let may_be_registered = id.starts_with(client_registration::PREFIX) && self.settings.registration.is_some();
         if may_be_registered && self.roots.newest_secret().is_none() {
             let why = "the root secret, which cannot be read, decides whether the client has registered itself";

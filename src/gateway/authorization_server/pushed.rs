@@ -22,7 +22,7 @@ use crate::types::thumbprint::Thumbprint;
 pub async fn push(call: Call<'_, '_>, content: &Bytes) -> Result<Response<Body>, Reject> {
     let settings = call.endpoints.authorization.as_deref().ok_or(Reason::NoRoute)?;
     let form = Form::read(call.headers, content)?;
-    call.endpoints.denied.check(form.get("client_id").unwrap_or_default())?;
+    call.endpoints.denied.check(form.get("client_id").unwrap_or_default(), &call.broker.roots)?;
     let client = call.client(&form).await?.client;
     let client_id = client.id().ok_or_else(|| Reject::new(Reason::BadForm, "client_id is missing"))?;
     let proved = call.authenticator.proof_verifier.grant_proof(&call.context.auth_by(call.headers)).await?;

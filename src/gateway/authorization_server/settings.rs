@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::auth::client_documents::DocumentSettings;
 use crate::gateway::rules::ClaimRule;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
-use crate::tokens::authorization::request::OfferedResource;
+use crate::tokens::authorization::resource::OfferedResource;
 use crate::tokens::family::ReuseRule;
 
 /// `[oauth]` with `sign_in` or `login_page`.
@@ -58,11 +58,17 @@ pub struct RegistrationSettings {
 }
 
 /// A kind of redirect URI in `oauth.registration`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RegistrationKind {
     Loopback,
+    /// Any site.
     Https,
+    /// Any scheme with a dot.
     PrivateSchemes,
+    /// The site with this origin, such as `https://client.example`.
+    Site(String),
+    /// This scheme, which needs no dot.
+    Scheme(String),
 }
 
 /// `[[oauth.scope]]`: a scope that users can grant.
@@ -92,14 +98,20 @@ impl SignInPlace {
 impl RegistrationSettings {
     /// Returns true if a client that registers itself may get codes there.
     pub fn accepts(&self, uri: &RedirectUri) -> bool {
-        let kind = match uri.kind() {
-            RedirectKind::Loopback => RegistrationKind::Loopback,
-            RedirectKind::Https => RegistrationKind::Https,
-            RedirectKind::PrivateScheme { has_dot: true } => RegistrationKind::PrivateSchemes,
-            // Schemes without a dot open programs that wait for no code.
-            RedirectKind::PrivateScheme { has_dot: false } => return false,
-        };
-        self.kinds.contains(&kind)
+        self.kinds.iter().any(|kind| kind.accepts(uri))
+    }
+}
+
+impl RegistrationKind {
+    fn accepts(&self, uri: &RedirectUri) -> bool {
+        match self {
+            RegistrationKind::Loopback => uri.kind() == RedirectKind::Loopback,
+            RegistrationKind::Https => uri.kind() == RedirectKind::Https,
+            // Most schemes without a dot open programs that wait for no code.
+            RegistrationKind::PrivateSchemes => uri.kind() == RedirectKind::PrivateScheme { has_dot: true },
+            RegistrationKind::Site(origin) => uri.page_origin().as_ref() == Some(origin),
+            RegistrationKind::Scheme(scheme) => uri.private_scheme() == Some(scheme),
+        }
     }
 }
 

@@ -3,8 +3,6 @@
 //! The order of the checks: until the last one, nothing is used up, so that a thief who has only the code cannot spoil
 //! it for its owner.
 
-use std::collections::BTreeSet;
-
 use http::{Response, StatusCode};
 
 use super::call::Call;
@@ -14,9 +12,9 @@ use super::token_response::TokenResponse;
 use crate::broker::RedeemedCode;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
-use crate::telemetry::access_log::OAuthRequest;
 use crate::tokens::authorization::client_name;
 use crate::tokens::authorization::code::AuthorizationCode;
+use crate::tokens::authorization::narrowing::{Narrowed, Narrowing};
 use crate::tokens::bound::{Bound, ProvedClient};
 use crate::tokens::family::Family;
 use crate::tokens::login::Login;
@@ -29,12 +27,6 @@ impl Call<'_, '_> {
         calling: Calling<'_>,
         proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
-        self.context.record.oauth = Some(Box::new(OAuthRequest {
-            client: None,
-            client_id: calling.client.id().map(str::to_owned),
-            redirect_uri: form.get("redirect_uri").map(str::to_owned),
-            resource: form.get("resource").map(str::to_owned),
-        }));
         let redeemed = self.redeem(form, calling, proved_client).await;
         self.counts.count_code(redeemed.as_ref().err().map(|reject| reject.reason));
         redeemed
@@ -54,11 +46,12 @@ impl Call<'_, '_> {
         let client_id = self.check_code(form, &code, client)?;
         self.name_client(client_id, &code);
         check_key(&code, proved_client.proved)?;
-        let audience = audience(form, &code)?;
+        let narrowing = Narrowing { scope: None, ..self.narrowing(form) };
+        let Narrowed { scope, audience } = narrowing.of(&code.scope, &code.resources)?;
         let session = self.broker.session_of_code(&code, &self.context.event()).await?;
         self.use_up(assertion).await?;
         let login = Login {
-            audience: audience.clone(),
+            audience,
             client_id: client_id.to_owned(),
             label: code.label.clone(),
             address: Some(self.context.client()),
@@ -66,7 +59,7 @@ impl Call<'_, '_> {
             // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
             // section 4).
             bound_to: if client.method().is_some() { Bound::default() } else { proved_client.bind },
-            ..login_of(&session, self.scope_for(&code, &audience))
+            ..login_of(&session, scope)
         };
         let redeemed = RedeemedCode { text, code: &code, session, client_auth: client.method() };
         let pair = self.broker.redeem_code(redeemed, login, proved_client.bind, self.context.event()).await?;
@@ -78,18 +71,6 @@ impl Call<'_, '_> {
         let is_named = self.endpoints.client(client_id).is_some();
         let name = client_name::for_operators(client_id, is_named, Some(&code.redirect_host));
         self.context.record.oauth.get_or_insert_default().client = name.map(str::to_owned);
-    }
-
-    /// The granted scopes that the resources of the token have: those of another one mean something else.
-    fn scope_for(&self, code: &AuthorizationCode, audience: &[String]) -> String {
-        if audience.len() == code.resources.len() {
-            return code.scope.clone();
-        }
-        let resources = self.endpoints.authorization.iter().flat_map(|settings| &settings.resources);
-        let taken: Vec<_> = resources.filter(|resource| audience.contains(&resource.url)).collect();
-        let is_of_taken =
-            |scope: &&str| taken.iter().any(|resource| resource.scopes.iter().any(|known| known == scope));
-        code.scope.split(' ').filter(is_of_taken).collect::<Vec<_>>().join(" ")
     }
 
     /// Returns the id of the client, if it is the one that the code was made for.
@@ -129,18 +110,6 @@ fn check_key(code: &AuthorizationCode, proved: Bound) -> Result<(), Reject> {
         return Ok(());
     }
     Err(Reject::new(Reason::ProofRejected, "the code is bound to dpop_jkt, and the proof is missing or of another key"))
-}
-
-/// All resources that the user has granted, or those that the client names (RFC 8707 section 2.2).
-fn audience(form: &Form, code: &AuthorizationCode) -> Result<Vec<String>, Reject> {
-    let wanted: BTreeSet<&str> = form.resources().collect();
-    if wanted.is_empty() {
-        return Ok(code.resources.clone());
-    }
-    if !wanted.iter().all(|wanted| code.resources.iter().any(|granted| granted == wanted)) {
-        return Err(Reject::new(Reason::InvalidTarget, "the user has not granted this resource"));
-    }
-    Ok(wanted.into_iter().map(str::to_owned).collect())
 }
 
 /// The user of a session, with what a backend learns of the user.

@@ -3,6 +3,7 @@
 use http::{HeaderMap, header};
 
 use super::basic;
+use super::form::Form;
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{self, BearerToken};
 use crate::auth::client_documents::ClientDocuments;
@@ -14,6 +15,7 @@ use crate::gateway::authorization_counts::AuthorizationCounts;
 use crate::gateway::context::RequestContext;
 use crate::gateway::endpoints::Endpoints;
 use crate::limits::limiter::Key;
+use crate::tokens::authorization::narrowing::Narrowing;
 use crate::tokens::jwt::NeededAudience;
 use crate::types::reject::{Reason, Reject};
 
@@ -40,6 +42,19 @@ impl Call<'_, '_> {
     pub(super) async fn authenticate_for_caller(&self, caller: Key, token: &str) -> Result<Caller, Reject> {
         let payer = self.context.worker.bad_signatures.of_introspection(caller);
         self.authenticate_for(AuthContext { payer, rejected_token: None, ..self.context.auth() }, token).await
+    }
+
+    /// What the client wants its access token to be for.
+    pub(super) fn narrowing(&self, form: &Form) -> Narrowing {
+        let scope = form.get("scope").map(str::to_owned);
+        let resources: Vec<String> = form.resources().map(str::to_owned).collect();
+        if resources.is_empty() {
+            return Narrowing { scope, ..Narrowing::default() };
+        }
+        let offered = self.endpoints.authorization.as_ref().map(|settings| settings.resources.clone());
+        let of_gateway = self.endpoints.resources.of_gateway.iter().map(|resource| resource.url.clone());
+        let of_ordinary = self.broker.settings.audience.iter().cloned().chain(of_gateway);
+        Narrowing { scope, resources, offered: offered.unwrap_or_default(), of_ordinary: of_ordinary.collect() }
     }
 
     /// The token is a parameter, not a credential for a route, so that it may be an API key, or for the resource of a

@@ -11,6 +11,7 @@ use super::token_response::TokenResponse;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
+use crate::tokens::authorization::resource;
 use crate::tokens::bound::ProvedClient;
 use crate::tokens::login::Login;
 use crate::types::reject::{Reason, Reject};
@@ -57,11 +58,9 @@ pub(super) fn target(form: &Form, possible: &[String]) -> Result<Vec<String>, Re
     if requested.is_empty() {
         return Ok(possible.to_vec());
     }
-    let unknown = |name: &&&str| !possible.iter().any(|known| known == **name);
-    match requested.iter().find(unknown) {
-        Some(_) => Err(Reject::new(Reason::InvalidTarget, "an audience that this client cannot get")),
-        None => Ok(requested.into_iter().map(str::to_owned).collect()),
-    }
+    let named = |name: &&str| possible.iter().find(|known| resource::is_named(known, name)).cloned();
+    let found: Option<Vec<String>> = requested.iter().map(named).collect();
+    found.ok_or_else(|| Reject::new(Reason::InvalidTarget, "an audience that this client cannot get"))
 }
 
 /// All possible scopes, or those that the client requests. A scope beyond them is an error, so that no client takes a

@@ -10,6 +10,7 @@ use super::call::Call;
 use super::client::Calling;
 use super::form::Form;
 use super::token_response::TokenResponse;
+use crate::broker::refresh::RefreshingClient;
 use crate::gateway::endpoints::TOKEN_EXCHANGE;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -24,11 +25,13 @@ impl Call<'_, '_> {
         if !self.endpoints.grant_types().contains(&grant) {
             return Err(Reason::UnsupportedGrantType.into());
         }
+        self.keep_request(form);
         // Before the client causes a fetch of its document.
-        self.endpoints.denied.check(form.get("client_id").unwrap_or_default())?;
+        self.endpoints.denied.check(form.get("client_id").unwrap_or_default(), &self.broker.roots)?;
         let Calling { client, assertion } = self.client(form).await?;
+        self.context.record.oauth.get_or_insert_default().client_id = client.id().map(str::to_owned);
         // A code and a refresh token are good only with the client_id of their client, so that none can leave it out.
-        self.endpoints.denied.check(client.id().unwrap_or_default())?;
+        self.endpoints.denied.check(client.id().unwrap_or_default(), &self.broker.roots)?;
         // After the client, and before anything is granted.
         let proved = self.authenticator.proof_verifier.grant_proof(&self.context.auth_by(self.headers)).await?;
         let known = client.id().and_then(|id| self.endpoints.client(id));
@@ -44,6 +47,15 @@ impl Call<'_, '_> {
         }
     }
 
+    /// Keeps for `bearward explain` what the client asks for.
+    fn keep_request(&mut self, form: &Form) {
+        let resources: Vec<&str> = form.resources().collect();
+        let asked = self.context.record.oauth.get_or_insert_default();
+        asked.client_id = form.get("client_id").map(str::to_owned);
+        asked.redirect_uri = form.get("redirect_uri").map(str::to_owned);
+        asked.resource = if resources.is_empty() { None } else { Some(resources.join(" ")) };
+    }
+
     async fn refresh(
         &mut self,
         form: &Form,
@@ -55,10 +67,13 @@ impl Call<'_, '_> {
         if calling.assertion.is_some() && self.broker.family_of(&presented).await?.is_some() {
             self.use_up(calling.assertion).await?;
         }
-        let client_id = calling.client.id();
-        let event = self.context.event();
-        let reuse = self.reuse_rule();
-        let pair = self.broker.refresh_for_client(presented, client_id, proved_client, reuse, event).await?;
+        let by = RefreshingClient {
+            client_id: calling.client.id(),
+            proved: proved_client,
+            reuse: self.reuse_rule(),
+            narrowing: self.narrowing(form),
+        };
+        let pair = self.broker.refresh_for_client(presented, by, self.context.event()).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
     }
 

@@ -135,10 +135,17 @@ impl RedirectUri {
         Some(format!("{scheme}://{}", authority.strip_suffix(":443").unwrap_or(authority)))
     }
 
+    /// The scheme that a program has claimed.
+    pub fn private_scheme(&self) -> Option<&str> {
+        match self.kind {
+            RedirectKind::PrivateScheme { .. } => self.text.split(':').next(),
+            RedirectKind::Https | RedirectKind::Loopback => None,
+        }
+    }
+
     /// Where the code goes, for operators: the host, or the scheme of a program.
     pub fn goes_to(&self) -> &str {
-        let scheme = self.text.split(':').next().unwrap_or_default();
-        self.host().unwrap_or(scheme)
+        self.host().or(self.private_scheme()).unwrap_or_default()
     }
 
     /// The text with more parameters in its query.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::redirect_uri::RedirectUri;
+use super::resource::{OfferedResource, is_named};
 
 /// Maximum length of `state`, in bytes.
 const MAX_STATE: usize = 1_024;
@@ -17,7 +18,7 @@ const MAX_RESOURCES: usize = 4;
 const HASH_LEN: usize = 43;
 
 /// A scope of OpenID Connect. Each refresh token is one for offline access, and many clients request it unasked.
-const OFFLINE_ACCESS: &str = "offline_access";
+pub(super) const OFFLINE_ACCESS: &str = "offline_access";
 
 /// Scopes over the sessions of all users: no user grants them to a client.
 const OF_OPERATORS: [&str; 2] = ["token:revoke", "token:introspect"];
@@ -67,15 +68,6 @@ pub struct Offer<'o> {
     pub default: Option<usize>,
     /// The scopes that the operator allows this client. `None`: all.
     pub client_scopes: Option<&'o [String]>,
-}
-
-/// A protected resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfferedResource {
-    /// The `aud` of its tokens.
-    pub url: String,
-    /// What its routes ask for.
-    pub scopes: Vec<String>,
 }
 
 /// An error that the client gets at its redirect URI.
@@ -171,21 +163,13 @@ fn wanted_resources<'o>(wanted: &[String], offer: &Offer<'o>) -> Result<Vec<&'o 
     }
     let mut found: Vec<&OfferedResource> = Vec::new();
     for text in wanted {
-        let url = with_lower_case_origin(text);
-        let known = offer.resources.iter().find(|resource| resource.url == url);
+        let known = offer.resources.iter().find(|resource| is_named(&resource.url, text));
         let known = known.ok_or(RequestError::new("invalid_target", "there is no such resource"))?;
         if !found.contains(&known) {
             found.push(known);
         }
     }
     Ok(found)
-}
-
-/// The part of a URL that has no case (RFC 3986 section 6.2.2.1).
-fn with_lower_case_origin(text: &str) -> String {
-    let Some(host) = text.find("://").map(|colon| colon + "://".len()) else { return text.to_owned() };
-    let end = text[host..].find('/').map_or(text.len(), |slash| host + slash);
-    format!("{}{}", text[..end].to_ascii_lowercase(), &text[end..])
 }
 
 /// The scopes that the client requests and can get. An unknown one is left out, because many clients request what other

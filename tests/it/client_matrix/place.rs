@@ -132,8 +132,11 @@ fn configuration(address: SocketAddr, provider: &str, backend: SocketAddr) -> St
          [[provider]]\nname = \"main\"\nissuer = \"{provider}\"\nclient_id = \"gateway\"\n\
          client_secret_file = \"client.secret\"\n\
          [oauth]\nsign_in = \"main\"\nCLIENTS[[oauth.scope]]\nname = \"mcp\"\n\
+         [[oauth.scope]]\nname = \"mcp:admin\"\nclaim = {{ pointer = \"/groups\", contains = \"admins\" }}\n\
          [[oauth.client]]\nclient_id = \"tests\"\nclient_auth = \"none\"\nredirect_uris = {redirects:?}\n\
-         [[route]]\npath = \"/mcp\"\nresource = true\nscopes = [\"mcp\"]\n",
+         [[route]]\npath = \"/mcp\"\nresource = true\nscopes = [\"mcp\"]\n\
+         # Clients ask for all of these scopes, and the user can grant one: they learn which from the response.\n\
+         any_scope = [\"mcp:admin\", \"mcp\"]\n",
         ACCESS_LIFETIME.as_secs(),
     )
 }

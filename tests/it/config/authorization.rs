@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use bearward::tokens::family::ReuseRule;
+use bearward::tokens::family::refresh_token::Roots;
+use bearward::types::secret::Secret;
 
 use super::{parse, with_upstream};
 
@@ -68,6 +70,13 @@ fn a_mistake_is_found_at_its_key() {
         ("reuse_window = \"59s\"".into(), "oauth.reuse_window", "too small"),
         ("reuse_window = \"25h\"".into(), "oauth.reuse_window", "too large"),
         ("registration = [\"any\"]".into(), "oauth.registration[0]", "unknown value"),
+        ("registration = [\"javascript://\"]".into(), "oauth.registration[0]", "of this kind"),
+        ("registration = [\"http://a.example\"]".into(), "oauth.registration[0]", "of this kind"),
+        ("registration = [\"https://\"]".into(), "oauth.registration[0]", "of this kind"),
+        ("registration = [\"https://a.example/\"]".into(), "oauth.registration[0]", "of this kind"),
+        ("registration = [\"https://*.example\"]".into(), "oauth.registration[0]", "of this kind"),
+        ("registration = [\"Cursor://\"]".into(), "oauth.registration[0]", "of this kind"),
+        ("registration = [\"cursor://a\"]".into(), "oauth.registration[0]", "of this kind"),
         ("client_documents = [\"https://a.example\"]".into(), "oauth.client_documents[0]", "not a host"),
         ("client_documents = \"all\"".into(), "oauth.client_documents", "unknown value"),
         ("token_endpoint = \"\"".into(), "oauth.token_endpoint", "no effect without"),
@@ -134,9 +143,10 @@ fn a_rule_about_addresses_needs_addresses() {
 fn denied_clients_are_ids_and_hosts() {
     let list = "denied_clients = [\"spa\", \"app.example\", \"https://tool.example/client.json\"]";
     let config = parse(&text(list)).unwrap_or_else(|errors| panic!("{errors}"));
+    let roots = Roots::new((1, Secret::new(vec![7; 32])), vec![]);
     for (client_id, is_denied) in [("spa", true), ("https://app.example/client", true), ("https://b.example/c", false)]
     {
-        assert_eq!(config.oauth.denied.check(client_id).is_err(), is_denied, "{client_id}");
+        assert_eq!(config.oauth.denied.check(client_id, &roots).is_err(), is_denied, "{client_id}");
     }
     for wrong in ["[\"\"]", "[\"spä\"]", "[\"a\\u0000\"]"] {
         assert_error(&text(&format!("denied_clients = {wrong}")), "oauth.denied_clients[0]", "this is no client id");

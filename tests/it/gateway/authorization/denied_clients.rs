@@ -55,3 +55,24 @@ async fn a_host_of_documents_is_denied() {
         assert!(response.text().contains(says), "{client_id}: {}", response.text());
     }
 }
+
+/// Everyone can register a client, so that its id says nothing. An operator knows the host that its codes go to.
+#[tokio::test]
+async fn a_client_that_registered_itself_is_denied_by_the_host_of_its_redirect_uri() {
+    let registered = OAUTH.replace("[oauth]\n", "[oauth]\nregistration = [\"https\"]\n");
+    let mut front = Front::with(&registered).await;
+    let body = serde_json::json!({ "redirect_uris": ["https://client.example/callback"] });
+    let client = front.gateway.client().host("app.example").post("/oauth/register", &body).await.json();
+    let id = client["client_id"].as_str().expect("an id").to_owned();
+    let asked = authorize(&[("client_id", &id)]);
+    let code = front.code(&asked).await;
+    let tokens = front.redeem(&code, &[("client_id", &id)]).await.json();
+    let denied = registered.replace("[oauth]\n", "[oauth]\ndenied_clients = [\"Client.example\"]\n");
+    let text = front.gateway.configuration().replace(&registered, &denied);
+    front.gateway.running().reload(front.gateway.parse(&text)).expect("it reloads");
+    let response = fetched(&front, &asked).await;
+    assert_eq!((response.status.as_u16(), response.header("location")), (400, None));
+    assert!(response.text().contains("may not act for users here"), "{}", response.text());
+    front.refresh(&tokens, &id).await.assert_rejected(400, "invalid_client");
+    assert_eq!(fetched(&front, &authorize(&[])).await.status, 303, "the operator has named this client");
+}

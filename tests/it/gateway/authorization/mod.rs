@@ -13,6 +13,7 @@ mod flow;
 mod freshness;
 mod grants;
 mod login_page;
+mod narrowed;
 mod operators;
 mod pages;
 mod pushed;
@@ -183,8 +184,13 @@ impl Front {
 
     /// Refreshes the tokens of this client.
     async fn refresh(&self, tokens: &Value, client_id: &str) -> TestResponse {
+        self.refresh_for(tokens, &[("client_id", client_id)]).await
+    }
+
+    /// `more`: the other parameters.
+    async fn refresh_for(&self, tokens: &Value, more: &[(&str, &str)]) -> TestResponse {
         let refresh = tokens["refresh_token"].as_str().expect("a token");
-        let form = [("grant_type", "refresh_token"), ("refresh_token", refresh), ("client_id", client_id)];
+        let form = [&[("grant_type", "refresh_token"), ("refresh_token", refresh)], more].concat();
         post(self.gateway.client().host("app.example"), "/oauth/token", &form).await
     }
 

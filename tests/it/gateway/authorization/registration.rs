@@ -44,6 +44,33 @@ async fn a_program_registers_itself_and_gets_tokens() {
     assert_eq!(front.status("/mcp", &tokens.json()["access_token"]).await, 200);
 }
 
+/// What Cursor and VS Code register: a scheme without a dot, and the page of a site beside addresses of the device.
+#[tokio::test]
+async fn a_scheme_or_a_site_that_the_operator_names_can_be_registered() {
+    const CURSOR: &str = "cursor://anysphere.cursor-mcp/oauth/callback";
+    let list = "[\"loopback\", \"cursor://\", \"https://vscode.dev\"]";
+    let front = Front::with(&OAUTH.replace("[oauth]\n", &format!("[oauth]\nregistration = {list}\n"))).await;
+    let code_uris = ["https://vscode.dev/redirect", "http://127.0.0.1/", "http://127.0.0.1:33418/"];
+    for uris in [&[CURSOR][..], &code_uris] {
+        let registered = register(&front, &json!({ "client_name": "Editor", "redirect_uris": uris })).await;
+        assert_eq!(registered.status, 201, "{}", registered.text());
+        let id = registered.json()["client_id"].as_str().expect("an id").to_owned();
+        let asked = fetched(&front, &authorize(&[("client_id", &id), ("redirect_uri", uris[0])])).await;
+        assert_eq!(asked.status, 303, "{}", asked.text());
+    }
+    for uri in [
+        "vscode://vscode.example/callback",
+        "cursor.evil:/callback",
+        "https://vscode.dev.evil.example/redirect",
+        "https://vscode.dev:8443/redirect",
+        "https://evil.example/vscode.dev",
+        "com.example.app:/callback",
+    ] {
+        let body = json!({ "redirect_uris": [uri] });
+        register(&front, &body).await.assert_rejected(400, "invalid_redirect_uri");
+    }
+}
+
 /// Hostile cases 7, 59 and 60.
 #[tokio::test]
 async fn what_the_operator_does_not_allow_is_not_registered() {
