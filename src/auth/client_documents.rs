@@ -325,8 +325,13 @@ async fn get(
 /// Only 200 is an answer: no redirect is followed.
 fn read(client_id: &str, response: &Response<Bytes>) -> Result<ClientDocument, Missing> {
     let bad = |detail: String| Missing::new(DocumentOutcome::Invalid, detail);
-    if response.status() != StatusCode::OK {
-        return Err(bad(format!("the document of the client has the status {}", response.status().as_u16())));
+    let status = response.status();
+    if status != StatusCode::OK {
+        let detail = format!("the document of the client has the status {}", status.as_u16());
+        // If the server of a client is down, the client is not unknown: it would register again.
+        let is_down = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        let outcome = if is_down { DocumentOutcome::Unreachable } else { DocumentOutcome::Invalid };
+        return Err(Missing::new(outcome, detail));
     }
     if !is_json(response.headers()) {
         return Err(bad("the document of the client is not application/json".to_owned()));

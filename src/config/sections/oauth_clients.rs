@@ -81,7 +81,7 @@ fn client(
     let client_id = client_id?;
     let authentication = match method {
         Method::Assertion => {
-            assertions(table, source?, client_assertion::policy(&client_id, algorithms?, &tokens.issuer))
+            assertions(table, source?, client_assertion::policy(&client_id, algorithms?, vec![tokens.issuer.clone()]))
         }
         Method::Named | Method::SelfSigned => ClientProof::Certificate(certificate?),
         Method::Nothing => ClientProof::Nothing,

@@ -2,12 +2,14 @@
 //! (`private_key_jwt`, RFC 7523) or its certificate (RFC 8705), and is not believed without. So does a client with a
 //! key in its document. All other clients are public.
 
+use std::iter;
 use std::sync::Arc;
 
 use http::header;
 
 use super::call::{Call, check_no_credentials};
 use super::form::Form;
+use super::metadata;
 use crate::auth::client_certificate::ExpectedCertificate;
 use crate::auth::client_documents;
 use crate::auth::registered_clients::{RegisteredClient, named_client, verify_assertion};
@@ -187,7 +189,7 @@ impl<'c> Call<'c, '_> {
             self.documents.find_current(url, settings, self.context.client(), now).await.map_err(unknown_client)?;
         let keys = document.keys.as_ref().ok_or_else(|| bad("the document of the client names no key"))?;
         let algorithms = client_documents::ALGORITHMS.to_vec();
-        let policy = Arc::new(client_assertion::policy(url, algorithms, &self.broker.settings.issuer));
+        let policy = Arc::new(client_assertion::policy(url, algorithms, self.names_for_described()));
         let mut is_unknown = false;
         loop {
             let keys = self.documents.keys(keys, settings, self.context.client(), now, is_unknown).await?;
@@ -197,6 +199,15 @@ impl<'c> Call<'c, '_> {
                 verified => return verified,
             }
         }
+    }
+
+    /// The audiences of assertions of clients with documents: the issuer, or the token endpoint, as ChatGPT names it
+    /// (RFC 7523 section 3). A server can make a client name the endpoint of another one, so that the operator's own
+    /// clients must name the issuer. Here, such an assertion is worth nothing without a code or a refresh token.
+    fn names_for_described(&self) -> Vec<String> {
+        let issuer = &self.broker.settings.issuer;
+        let endpoint = self.endpoints.token_endpoint.iter().map(|path| format!("{}{path}", metadata::base(issuer)));
+        iter::once(issuer.clone()).chain(endpoint).collect()
     }
 
     /// A client signs an assertion for each call.

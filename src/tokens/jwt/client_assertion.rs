@@ -30,11 +30,11 @@ pub struct ClientAssertion {
     pub expires: UnixTime,
 }
 
-/// The conditions for the assertions of this client. `audience`: the issuer identifier of this gateway.
-pub fn policy(client_id: &str, algorithms: Vec<Algorithm>, audience: &str) -> Issuer {
+/// The conditions for the assertions of this client. `audiences`: the names of this gateway that it may use.
+pub fn policy(client_id: &str, algorithms: Vec<Algorithm>, audiences: Vec<String>) -> Issuer {
     Issuer {
         issuer: client_id.into(),
-        audience: Audience::OneOf(vec![audience.to_owned()]),
+        audience: Audience::OneOf(audiences),
         resources: Vec::new(),
         algorithms,
         types: vec!["JWT".to_owned(), "client-authentication+jwt".to_owned()],
@@ -78,7 +78,7 @@ fn check_parties(claims: &Map<String, Value>, policy: &Issuer) -> Result<(), Rej
     if audience.is_some_and(|audience| ours.iter().any(|ours| ours == audience)) {
         Ok(())
     } else {
-        Err(Reject::new(Reason::WrongAudience, "aud is not one string, the issuer of this gateway"))
+        Err(Reject::new(Reason::WrongAudience, "aud is not one string, a name of this gateway"))
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
 
     fn client(keys: &[&SigningKey], algorithm: Algorithm) -> TrustedIssuer {
         let keys = Arc::new(verifying_keys(keys.iter().copied()).expect("strong keys"));
-        TrustedIssuer { policy: Arc::new(policy("ci", vec![algorithm], GATEWAY)), keys }
+        TrustedIssuer { policy: Arc::new(policy("ci", vec![algorithm], vec![GATEWAY.to_owned()])), keys }
     }
 
     fn claims(changes: &Value) -> Map<String, Value> {

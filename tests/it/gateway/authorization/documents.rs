@@ -64,6 +64,8 @@ async fn a_client_with_a_document_gets_tokens() {
     front.gateway.clock.advance(Duration::from_secs(16 * 60));
     server.pages().documents = vec![("/client.json".to_owned(), "x".repeat(6_000))];
     assert_eq!(status(&front, &id).await, 303);
+    server.fail_with(503);
+    assert_eq!(status(&front, &id).await, 303);
 }
 
 /// Hostile cases 46, 48, 49 and 51. No failure is kept.
@@ -93,9 +95,9 @@ async fn a_document_that_is_none_is_asked_for_again() {
     publish(&server, &good);
     // Not more than 10 fetches a minute.
     front.gateway.clock.advance(Duration::from_secs(60));
-    for answer in [204, 302, 404, 500] {
+    for (answer, expected) in [(204, 400), (302, 400), (404, 400), (500, 503), (429, 503)] {
         server.fail_with(answer);
-        assert_eq!(status(&front, &id).await, 400, "{answer}");
+        assert_eq!(status(&front, &id).await, expected, "{answer}: an unknown client would register again");
     }
     server.fail_with(200);
     front.gateway.clock.advance(Duration::from_secs(60));

@@ -12,6 +12,7 @@ mod floods;
 mod flow;
 mod freshness;
 mod grants;
+mod hosted;
 mod login_page;
 mod narrowed;
 mod operators;

@@ -10,7 +10,7 @@ mod strict;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bearward::tokens::jwt::Algorithm;
+use bearward::tokens::jwt::{Algorithm, algorithm_name};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -62,7 +62,7 @@ impl MachineKey {
             members.insert(name.clone(), value.clone());
         }
         members.retain(|_, value| !value.is_null());
-        self.0.sign(&json!({ "alg": "ES256", "kid": self.0.kid }), &claims)
+        self.0.sign(&json!({ "alg": algorithm_name(self.0.algorithm), "kid": self.0.kid }), &claims)
     }
 }
 
