@@ -111,6 +111,7 @@
 //! | `limits.bad_signatures` | `auth/bad_signatures.rs`, called by `auth/known_tokens.rs`, `auth/verify_jwt.rs` and `auth/guess.rs` | 429 `rate_limited` |
 //! | `limits.introspected_bad_signatures` | `auth/bad_signatures.rs`, called as above for introspection | 429 `rate_limited` |
 //! | `limits.sessions_per_subject` | `store/sqlite/families.rs`, `store/postgres/issue.rs` | the least recently used family is revoked |
+//! | `oauth.sessions_per_client` | `store/sqlite/families.rs`, `store/postgres/issue.rs` | the least recently used family of the client is revoked |
 //! | `rate` | `limits/rate_limit.rs`, called by `gateway/mod.rs` | 429 `quota_exceeded` |
 //! | `throttle.refreshes` | `limits/throttle.rs`, called by `broker/refresh.rs` | 429 `family_limited` |
 //! | `throttle.calls` | `limits/throttle.rs`, called by `gateway/call_checks.rs` and `gateway/sign_in/` | 429 `address_limited` |

@@ -32,6 +32,8 @@ pub struct RedeemedCode<'c> {
     pub session: Family,
     /// How the client has authenticated. `None`: it has not.
     pub client_auth: Option<&'static str>,
+    /// `oauth.sessions_per_client`
+    pub max_of_client: usize,
 }
 
 impl Broker {
@@ -113,7 +115,7 @@ impl Broker {
         bind: Bound,
         context: EventContext,
     ) -> Result<TokenPair, Reject> {
-        let RedeemedCode { text, code, session, client_auth } = redeemed;
+        let RedeemedCode { text, code, session, client_auth, max_of_client } = redeemed;
         let now = context.at;
         let new = self.first_generation(login, now);
         let new = with_client_auth(with_auth_time(new, &session), client_auth);
@@ -124,7 +126,7 @@ impl Broker {
         let family = Family { id: code.id, salt, origin: session.origin, created_at, grant, ..new };
         self.check_usable(&family, now)?;
         let max_live = self.settings.sessions_per_subject;
-        let grant = GrantedFamily { family, redirect_host: code.redirect_host.clone() };
+        let grant = GrantedFamily { family, redirect_host: code.redirect_host.clone(), max_live: max_of_client };
         match self.with_timeout(self.store.issue_once(grant, max_live, context.clone())).await? {
             IssuedOnce::Written(family) => self.pair(&family, bind, now),
             IssuedOnce::Void => Err(Reject::new(

@@ -49,6 +49,7 @@ pub(super) struct AuthorizationKeys {
     requires_par: bool,
     code_lifetime: Duration,
     grant_lifetime: Duration,
+    sessions_per_client: usize,
     reuse: ReuseRule,
     registration: Option<RegistrationSettings>,
     documents: Option<DocumentSettings>,
@@ -72,6 +73,7 @@ pub(super) fn read(
     let requires_par = table.boolean("require_par", false);
     let code_lifetime = table.duration("code_lifetime", MINUTE, 10 * SECOND..=MINUTE);
     let grant_lifetime = grant_lifetime(table, tokens.lifetimes.absolute);
+    let sessions_per_client = table.integer("sessions_per_client", 20, 1..=10_000);
     let reuse = reuse(table, knows_addresses);
     let registration = registration(table);
     let documents = documents(table);
@@ -93,6 +95,7 @@ pub(super) fn read(
         requires_par,
         code_lifetime,
         grant_lifetime,
+        sessions_per_client,
         reuse,
         registration,
         documents,
@@ -139,6 +142,7 @@ impl AuthorizationKeys {
             requires_par: self.requires_par,
             code_lifetime: self.code_lifetime,
             grant_lifetime: self.grant_lifetime,
+            sessions_per_client: self.sessions_per_client,
             reuse: self.reuse,
             registration: self.registration,
             documents: self.documents,

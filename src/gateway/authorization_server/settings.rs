@@ -25,6 +25,8 @@ pub struct AuthorizationSettings {
     pub code_lifetime: Duration,
     /// `oauth.grant_lifetime`
     pub grant_lifetime: Duration,
+    /// `oauth.sessions_per_client`
+    pub sessions_per_client: usize,
     /// `oauth.reuse`, `oauth.reuse_window`
     pub reuse: ReuseRule,
     /// `None`: clients cannot register themselves.

@@ -50,18 +50,20 @@ impl Call<'_, '_> {
         let Narrowed { scope, audience } = narrowing.of(&code.scope, &code.resources)?;
         let session = self.broker.session_of_code(&code, &self.context.event()).await?;
         self.use_up(assertion).await?;
+        let settings = self.endpoints.authorization.as_deref().ok_or(Reason::UnsupportedGrantType)?;
         let login = Login {
             audience,
             client_id: client_id.to_owned(),
             label: code.label.clone(),
             address: Some(self.context.client()),
-            absolute: self.endpoints.authorization.as_ref().map(|settings| settings.grant_lifetime),
+            absolute: Some(settings.grant_lifetime),
             // A client that authenticates may refresh with another key (RFC 9449 section 5) or certificate (RFC 8705
             // section 4).
             bound_to: if client.method().is_some() { Bound::default() } else { proved_client.bind },
             ..login_of(&session, scope)
         };
-        let redeemed = RedeemedCode { text, code: &code, session, client_auth: client.method() };
+        let max_of_client = settings.sessions_per_client;
+        let redeemed = RedeemedCode { text, code: &code, session, client_auth: client.method(), max_of_client };
         let pair = self.broker.redeem_code(redeemed, login, proved_client.bind, self.context.event()).await?;
         Ok(respond::json(StatusCode::OK, &TokenResponse::from(&pair)))
     }

@@ -136,6 +136,7 @@ const SURPLUS: &str = concat!(
         and f.created_at > coalesce(",
     mark_of!("$1", "f.client_id"),
     ", -1)
+        and ($4::text is null or f.client_id = $4)
     order by f.last_used_at desc, f.created_at desc, f.id desc offset $3"
 );
 
@@ -143,8 +144,8 @@ pub(super) struct Issue {
     pub(super) family: Family,
     /// At a provider.
     login: Option<StoredLogin>,
-    /// Where the code of the client went, if a user has granted the family.
-    redirect_host: Option<String>,
+    /// If a user has granted the family to a client.
+    grant: Option<GrantedFamily>,
     max_live: usize,
     context: EventContext,
     events: [[u8; 16]; 2],
@@ -158,7 +159,7 @@ impl Issue {
         Issue {
             family,
             login: None,
-            redirect_host: None,
+            grant: None,
             max_live,
             context,
             events: [secret::random(), secret::random()],
@@ -168,8 +169,7 @@ impl Issue {
     }
 
     pub(super) fn of_grant(grant: GrantedFamily, max_live: usize, context: EventContext) -> Self {
-        let redirect_host = Some(grant.redirect_host);
-        Issue { redirect_host, ..Issue::new(grant.family, max_live, context) }
+        Issue { grant: Some(grant.clone()), ..Issue::new(grant.family, max_live, context) }
     }
 
     pub(super) fn with_login(family: Family, login: ProviderLogin, max_live: usize, context: EventContext) -> Self {
@@ -219,7 +219,7 @@ impl Issue {
         let values = self.values()?.with("event_ids", admitted.ids.clone()).with("events", admitted.events.clone());
         let inserted = match &self.login {
             Some(login) => session.query_named_opt(&ISSUE_WITH_LOGIN, &with_login(values, login)?).await?,
-            None if self.redirect_host.is_some() => session.query_named_opt(&ISSUE_GRANT, &values).await?,
+            None if self.grant.is_some() => session.query_named_opt(&ISSUE_GRANT, &values).await?,
             None if family.origin.is_some() => session.query_named_opt(&ISSUE_OF_ORIGIN, &values).await?,
             None => session.query_named_opt(&ISSUE, &values).await?,
         };
@@ -233,20 +233,26 @@ impl Issue {
     fn event_rows(&self) -> Vec<Option<EventRow>> {
         let [first, second] = self.events;
         let row = |id, event: &Event| Some(EventRow::new(id, event, &self.context));
-        let Some(redirect_host) = self.redirect_host.clone() else {
-            return vec![row(first, &events::issued(&self.family))];
-        };
-        let grant = GrantedFamily { family: self.family.clone(), redirect_host };
-        vec![row(first, &events::granted(&grant)), row(second, &events::client_seen(&grant))]
+        match &self.grant {
+            Some(grant) => vec![row(first, &events::granted(grant)), row(second, &events::client_seen(grant))],
+            None => vec![row(first, &events::issued(&self.family))],
+        }
     }
 
-    /// Ends the families beyond the limit.
-    async fn keep_limit(&self, shared: &Shared, session: &Session) -> Result<(), QueryError> {
+    /// Ends the families beyond the limit: those of the subject, or of its sessions of one client.
+    async fn keep_limit(
+        &self,
+        shared: &Shared,
+        session: &Session,
+        max_live: usize,
+        client_id: Option<&str>,
+    ) -> Result<(), QueryError> {
         let subject = rows::text(&self.family.subject);
+        let client_id = client_id.map(rows::text);
         let now = rows::time(self.now());
         let mut attempts = Attempts::default();
         loop {
-            let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(self.max_live.max(1))]).await?;
+            let beyond = session.query(SURPLUS, &[&subject, &now, &rows::limit(max_live.max(1)), &client_id]).await?;
             let end = |row: &Row| Ok::<_, StoreError>(self.end(&rows::family(row)?));
             let surplus: Vec<NewLogEntry> = beyond.iter().map(end).collect::<Result<_, _>>()?;
             if surplus.is_empty() || shared.log.append(surplus).await?.iter().all(Option::is_some) {
@@ -352,7 +358,11 @@ impl Issue {
             end_superseded(shared, session, &self.family, &self.context).await?;
         }
         if self.family.has_refresh_token() {
-            self.keep_limit(shared, session).await?;
+            // First the sessions of the client, so that it ends none of another one.
+            if let Some(grant) = &self.grant {
+                self.keep_limit(shared, session, grant.max_live, Some(&self.family.client_id)).await?;
+            }
+            self.keep_limit(shared, session, self.max_live, None).await?;
         }
         if self.is_revoked_meanwhile(session).await? {
             self.end_revoked(shared, session).await?;

@@ -32,6 +32,7 @@ pub(super) const LEAST_RECENTLY_USED: &str = "select * from families f
         and idle_expiry > ?3 and absolute_expiry > ?3 and created_at > ?4
         and created_at > coalesce((select max(c.not_after) from clients c
             where c.client_id = f.client_id and c.subject in ('', f.subject)), -1)
+        and (?7 is null or client_id = ?7)
     order by last_used_at desc, created_at desc limit ?5 offset ?6";
 
 /// Whether one of the newest families of a subject is of a client. It reads no more of them than a list has.
@@ -48,15 +49,16 @@ pub(super) fn issue(
     max_live: usize,
     context: &EventContext,
 ) -> Result<Option<Family>, StoreError> {
-    insert(batch, family, &[events::issued(family)], max_live, context)
+    insert(batch, family, &[events::issued(family)], max_live, None, context)
 }
 
-/// `events`: what is recorded if the family is written.
+/// `events`: what is recorded if the family is written. `of_client`: maximum number of live families of its client.
 fn insert(
     batch: &mut Batch<'_>,
     family: &Family,
     events: &[Event],
     max_live: usize,
+    of_client: Option<usize>,
     context: &EventContext,
 ) -> Result<Option<Family>, StoreError> {
     // A login can be dated earlier: an authorization code, by the consent.
@@ -80,11 +82,22 @@ fn insert(
     // Before the limit, for which they do not count any more.
     end_superseded(batch, family, mark, context)?;
     let of_subject = batch.watermark(&family.subject, "")?;
-    for surplus in least_recently_used(batch, family, of_subject, now, max_live)? {
-        end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit }, context)?;
-        record(batch, &events::ended(&surplus, RevokeReason::Limit, context), context)?;
+    // First the sessions of the client, so that it ends none of another one.
+    let of_client = of_client.map(|max_live| Limit { max_live, client_id: Some(&family.client_id) });
+    for limit in of_client.into_iter().chain([Limit { max_live, client_id: None }]) {
+        for surplus in least_recently_used(batch, family, of_subject, now, &limit)? {
+            end(batch, surplus.id, RevokedAt { at: now, reason: RevokeReason::Limit }, context)?;
+            record(batch, &events::ended(&surplus, RevokeReason::Limit, context), context)?;
+        }
     }
     Ok(Some(family.clone()))
+}
+
+/// Maximum number of live families of a subject.
+struct Limit<'f> {
+    max_live: usize,
+    /// Only those of this client count.
+    client_id: Option<&'f str>,
 }
 
 /// Ends the grants that this new one supersedes.
@@ -126,7 +139,8 @@ pub(super) fn issue_once(
     if !has_client(batch, family)? {
         events.push(events::client_seen(grant));
     }
-    Ok(insert(batch, family, &events, max_live, context)?.map_or(IssuedOnce::Void, IssuedOnce::Written))
+    Ok(insert(batch, family, &events, max_live, Some(grant.max_live), context)?
+        .map_or(IssuedOnce::Void, IssuedOnce::Written))
 }
 
 fn has_client(batch: &Batch<'_>, family: &Family) -> Result<bool, StoreError> {
@@ -135,18 +149,18 @@ fn has_client(batch: &Batch<'_>, family: &Family) -> Result<bool, StoreError> {
     Ok(found > 0)
 }
 
-/// The live families of the subject beyond `max_live`. The new family counts, but is never returned: it is in use, even
+/// The live families of the subject beyond the limit. The new family counts, but is never returned: it is in use, even
 /// if the clock says otherwise.
 fn least_recently_used(
     batch: &Batch<'_>,
     new: &Family,
     mark: Option<UnixTime>,
     now: UnixTime,
-    max_live: usize,
+    limit: &Limit<'_>,
 ) -> Result<Vec<Family>, StoreError> {
-    let other_live = i64::try_from(max_live.saturating_sub(1)).unwrap_or(i64::MAX);
+    let other_live = i64::try_from(limit.max_live.saturating_sub(1)).unwrap_or(i64::MAX);
     let mark = mark.unwrap_or_default();
-    let params = params![new.subject, new.id, now, mark, i64::MAX, other_live];
+    let params = params![new.subject, new.id, now, mark, i64::MAX, other_live, limit.client_id];
     batch.query(LEAST_RECENTLY_USED, params, rows::family)
 }
 

@@ -305,7 +305,7 @@ async fn the_limit_of_live_families_skips_ended_families() {
     let test = new_store();
     let plan = test.store.writer.submit(|batch| {
         let sql = format!("explain query plan {}", families::LEAST_RECENTLY_USED);
-        batch.query(&sql, params!["", "", 0, 0, 0, 0], |row| Ok(row.get::<_, String>("detail")?))
+        batch.query(&sql, params!["", "", 0, 0, 0, 0, ""], |row| Ok(row.get::<_, String>("detail")?))
     });
     let plan = plan.await.expect("explains");
     assert!(plan[0].contains("families_unrevoked"), "{plan:?}");

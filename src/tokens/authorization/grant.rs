@@ -1,4 +1,4 @@
-//! What a user has granted to a client: a session, and what its audit event says besides.
+//! What a user has granted to a client: a session, what its audit event says besides, and how many there can be.
 
 use crate::tokens::family::Family;
 
@@ -8,4 +8,6 @@ pub struct GrantedFamily {
     pub family: Family,
     /// Where the code went: the host of the redirect URI, or its private scheme.
     pub redirect_host: String,
+    /// `oauth.sessions_per_client`: maximum number of live sessions that this user has granted to this client.
+    pub max_live: usize,
 }

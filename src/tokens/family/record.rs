@@ -116,7 +116,8 @@ pub enum RevokeReason {
     Admin,
     /// A spent refresh token, or an authorization code, was used again: the thief or the owner used it first.
     Reuse,
-    /// The subject reached `limits.sessions_per_subject`, and this was the least recently used family.
+    /// The subject reached `limits.sessions_per_subject`, or `oauth.sessions_per_client` with this client, and this was
+    /// the least recently used family.
     Limit,
 }
 

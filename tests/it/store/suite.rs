@@ -49,7 +49,7 @@ macro_rules! run_the_suite {
             signing_keys_change_as_decided, a_working_store_passes_its_check;
             grants: a_late_refresh_is_counted_and_committed, late_refreshes_at_once_are_counted_each,
             a_spent_token_from_elsewhere_ends_a_superseded_grant, a_new_grant_ends_what_it_supersedes,
-            superseded_grants_do_not_count_for_the_limit, a_void_grant_ends_nothing;
+            superseded_grants_do_not_count_for_the_limit, a_client_has_a_limit_of_its_own, a_void_grant_ends_nothing;
             acme: an_entry_changes_one_version_at_a_time;
             api_keys: a_key_comes_back_as_it_was_written, keys_are_listed_without_logins_page_by_page,
             keys_do_not_count_for_the_limit_of_sessions, access_tokens_alone_do_not_count_for_the_limit,

@@ -65,7 +65,7 @@ pub(crate) async fn a_failed_operation_is_not_recorded(store: &dyn Store) {
 }
 
 async fn granted(store: &dyn Store, family: &Family, most_live: usize) -> IssuedOnce {
-    let grant = GrantedFamily { family: family.clone(), redirect_host: "client.example".into() };
+    let grant = GrantedFamily { family: family.clone(), redirect_host: "client.example".into(), max_live: ANY };
     store.issue_once(grant, most_live, LOGIN.into()).await.expect("the store works")
 }
 

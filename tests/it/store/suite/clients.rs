@@ -24,7 +24,7 @@ async fn revoke(store: &dyn Store, what: Revoked, now: UnixTime) -> u64 {
 
 /// With where its code went.
 fn of_code(family: Family) -> GrantedFamily {
-    GrantedFamily { family, redirect_host: "client.example".into() }
+    GrantedFamily { family, redirect_host: "client.example".into(), max_live: ANY }
 }
 
 fn grant(subject: &str, client_id: &str, now: UnixTime) -> Family {

@@ -28,7 +28,7 @@ fn grant(subject: &str) -> Family {
 
 /// With where its code went.
 fn granted(family: &Family) -> GrantedFamily {
-    GrantedFamily { family: family.clone(), redirect_host: "client.example".into() }
+    GrantedFamily { family: family.clone(), redirect_host: "client.example".into(), max_live: ANY }
 }
 
 /// In generation 3, which is in use.
@@ -175,6 +175,29 @@ pub(crate) async fn superseded_grants_do_not_count_for_the_limit(store: &dyn Sto
     store.issue_once(granted(&grant("alice")), 2, now.into()).await.expect("the store works");
     assert_eq!(stored(store, &living).await.revoked, None);
     assert!(stored(store, &superseded).await.revoked.is_some());
+}
+
+/// A program that signs in each time that it starts ends no session but its own.
+pub(crate) async fn a_client_has_a_limit_of_its_own(store: &dyn Store) {
+    let login = Family { client_id: String::new(), ..login("alice", LOGIN) };
+    store.issue(login.clone(), ANY, LOGIN.into()).await.expect("the store works");
+    let mut of_client = Vec::new();
+    for number in 1..=4 {
+        let at = LOGIN + Duration::from_secs(number);
+        let family = Family { created_at: at, last_used_at: at, ..grant("alice") };
+        let granted = GrantedFamily { max_live: 2, ..granted(&family) };
+        let issued = store.issue_once(granted, 4, at.into()).await.expect("the store works");
+        assert_eq!(issued, IssuedOnce::Written(family.clone()));
+        of_client.push(family);
+    }
+    let other = Family { client_id: "other".into(), created_at: LOGIN + Duration::from_secs(5), ..grant("alice") };
+    let granted = GrantedFamily { max_live: 2, ..granted(&other) };
+    store.issue_once(granted, 4, (LOGIN + Duration::from_secs(5)).into()).await.expect("the store works");
+    for (family, is_live) in of_client.iter().zip([false, false, true, true]).chain([(&login, true), (&other, true)]) {
+        let revoked = stored(store, family).await.revoked;
+        assert_eq!(revoked.is_none(), is_live, "{revoked:?}");
+        assert!(revoked.is_none_or(|revoked| revoked.reason == RevokeReason::Limit));
+    }
 }
 
 /// A user who is locked out grants nothing, and ends nothing.
