@@ -125,8 +125,11 @@
 //! | `trace.queue_size` | `telemetry/spans/queue.rs` | as above |
 //! | `admin.recent_rejections` | `telemetry/recent_rejections.rs` | the oldest is forgotten |
 //!
-//! One limit has no key: each gateway remembers the revocations of the last hour for a database that loses them, at
+//! Two limits have no key. Each gateway remembers the revocations of the last hour for a database that loses them, at
 //! most 100,000 (`store/postgres/follower/recent.rs`). Beyond it, the oldest are forgotten and not written back.
+//! It keeps 1,000 documents of clients, and fetches 4 new and 4 known ones at a time, 60 a minute for each client
+//! address and 10 of them from one host (`auth/client_documents.rs`). Beyond it, the least used are forgotten, and a
+//! fetch is 503 `client_document`.
 //!
 //! # Buffers
 //!

@@ -34,6 +34,7 @@ mod oauth_client;
 mod oauth_client_certificate;
 mod oauth_clients;
 mod oauth_exchange;
+mod oauth_warnings;
 mod own_hosts;
 mod own_paths;
 mod path_forms;

@@ -12,7 +12,9 @@ use crate::config::sections::issuer::Issuers;
 use crate::config::sections::oauth_client_certificate::Certificates;
 use crate::config::sections::oauth_exchange::{self, Known};
 use crate::config::sections::placed::{Placed, report_duplicates};
-use crate::config::sections::{files, oauth_authorization, oauth_clients, route_path, route_resource, rules};
+use crate::config::sections::{
+    files, oauth_authorization, oauth_clients, oauth_warnings, route_path, route_resource, rules,
+};
 use crate::config::settings::TokenSettings;
 use crate::gateway::endpoints::{Endpoints, ResourceServer};
 use crate::gateway::protected_resource::ProtectedResource;
@@ -99,6 +101,9 @@ pub(super) fn read(
         table.reject("sign_in", error.missing());
     }
     let authorization = authorization.map(|keys| Box::new(keys.with_resources(table, &resources, &tokens.resources)));
+    if let Some(settings) = &authorization {
+        oauth_warnings::report(table, settings, &clients, tokens);
+    }
     let endpoints = Endpoints {
         token_endpoint,
         revocation_endpoint,

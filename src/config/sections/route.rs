@@ -60,6 +60,7 @@ pub(super) fn routes(root: &mut Table<'_>, context: &Context<'_>) -> Vec<Route> 
         route_conflicts::report(root, &routes);
         path_forms::report_case(root, &routes);
         route_resource::report_defaults(root, &routes);
+        route_resource::warn_of_public(root, &routes);
         route_warnings::report(root, &routes, upstreams);
         route_path::report_reserved(root, &routes, issuers);
         return routes.into_iter().map(|route| route.value).collect();

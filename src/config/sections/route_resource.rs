@@ -134,6 +134,26 @@ pub(super) fn report_defaults(root: &Table<'_>, routes: &[Placed<Route>]) {
     }
 }
 
+/// Warns of public routes inside a protected resource: clients send no token where they get no 401.
+pub(super) fn warn_of_public(root: &Table<'_>, routes: &[Placed<Route>]) {
+    let resources: Vec<&Placed<Route>> = routes.iter().filter(|route| route.value.resource.is_some()).collect();
+    for public in routes.iter().filter(|route| route.value.access == Access::Public) {
+        let is_around = |resource: &&&Placed<Route>| {
+            let above = resource.value.path.trim_end_matches('/');
+            let below = public.value.path.strip_prefix(above);
+            let is_same_host = public.value.host.is_none() || public.value.host == resource.value.host;
+            is_same_host && below.is_some_and(|below| below.starts_with('/'))
+        };
+        let Some(resource) = resources.iter().find(is_around) else { continue };
+        let warning = ConfigError::new(
+            format!("{} is public, inside the resource {}", public.value.path, resource.value.path),
+            "requests to this path need no token",
+        );
+        let warning = warning.help("remove `public`, unless this page is for everyone");
+        root.report().warn(warning.related(&resource.place, "the resource is here").at(&public.place));
+    }
+}
+
 /// The URLs of all resources of routes, each once.
 pub(super) fn urls(routes: &[Route]) -> Vec<String> {
     let urls = routes.iter().filter_map(|route| route.resource.as_ref()).map(|resource| resource.url.clone());

@@ -288,3 +288,30 @@ fn a_denied_client_of_the_same_file_is_reported() {
     assert!(says.contains("the [[oauth.client]] spa is denied"), "{says}");
     assert_eq!(about_denied("\"spa2\""), []);
 }
+
+/// What stops clients of the authorization endpoint, and what an operator sees first when a client fails.
+#[test]
+fn what_stops_clients_that_ask_users_is_reported() {
+    const ROUTE: &str = "[[route]]\npath = \"/mcp\"\nresource = true\n";
+    let found = |issuer: &str, oauth: &str, routes: &str| {
+        let text = format!(
+            "{UPSTREAM}[tokens]\nissuer = \"{issuer}\"\n{oauth}\n[[provider]]\nname = \"main\"\n\
+             issuer = \"https://login.example\"\nclient_id = \"a\"\nclient_auth = \"none\"\n{routes}"
+        );
+        let found = warnings(&text, Path::new(""));
+        found.into_iter().map(|(key, _, says)| format!("{key}: {says}")).collect::<Vec<_>>()
+    };
+    let front = "[oauth]\nsign_in = \"main\"\nregistration = [\"loopback\"]";
+    assert_eq!(found("https://app.example", front, ROUTE), [] as [String; 0]);
+    let shortest = "[oauth]\nsign_in = \"main\"";
+    let public = format!("{ROUTE}[[route]]\npath = \"/mcp/health\"\npublic = true\n");
+    let rows = [
+        ("https://app.example", shortest, ROUTE, "oauth.sign_in: no client is known"),
+        ("https://app.example/id", front, ROUTE, "oauth.sign_in: some clients look for the metadata of"),
+        ("https://app.example", front, &public, "route[1].path: /mcp/health is public, inside the resource /mcp"),
+    ];
+    for (issuer, oauth, routes, says) in rows {
+        let found = found(issuer, oauth, routes);
+        assert!(matches!(&found[..], [only] if only.starts_with(says)), "expected {says}, found {found:?}");
+    }
+}

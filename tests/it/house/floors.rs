@@ -150,7 +150,13 @@ fn the_table_of_limits_names_every_limit_and_its_file() {
         "admin.streams",
         "admin.wrong_tokens",
     ];
-    let others = ["trace.per_second", "trace.queue_size", "acme.names_per_listener", "acme.orders_per_hour"];
+    let others = [
+        "trace.per_second",
+        "trace.queue_size",
+        "acme.names_per_listener",
+        "acme.orders_per_hour",
+        "oauth.sessions_per_client",
+    ];
     let is_limit = |key: &String| {
         others.contains(&key.as_str())
             || key == "rate"
