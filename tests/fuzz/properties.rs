@@ -6,7 +6,7 @@
 //! ```sh
 //! export ASAN_OPTIONS=detect_odr_violation=0    # SQLite is linked twice
 //! cargo +nightly fuzz run --fuzz-dir tests/fuzz token -- -max_total_time=60
-//! # or: path, headers, config, protobuf, redirect
+//! # or: path, headers, config, protobuf, redirect; of authorization.rs: authorize, document, sealed
 //! cargo +nightly fuzz cmin --fuzz-dir tests/fuzz token                        # minimizes the corpus
 //! ```
 //!

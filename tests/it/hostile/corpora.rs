@@ -1,5 +1,7 @@
 //! Replays the corpora of the fuzz targets: the properties hold, and nothing panics.
 
+#[path = "../../fuzz/authorization.rs"]
+mod authorization;
 #[path = "../../fuzz/properties.rs"]
 mod properties;
 
@@ -46,4 +48,19 @@ fn messages_of_the_corpus_are_read_whole_or_rejected() {
 #[test]
 fn redirect_uris_of_the_corpus_lead_to_the_registered_host_or_are_rejected() {
     replay("redirect", properties::redirect);
+}
+
+#[test]
+fn authorization_requests_of_the_corpus_ask_for_what_is_offered_or_are_rejected() {
+    replay("authorize", authorization::authorize);
+}
+
+#[test]
+fn documents_of_the_corpus_are_read_as_by_another_parser_or_rejected() {
+    replay("document", authorization::document);
+}
+
+#[test]
+fn no_text_of_the_corpus_opens_as_a_sealed_one() {
+    replay("sealed", authorization::sealed);
 }
