@@ -1,8 +1,11 @@
 //! Clients that register themselves (RFC 7591).
 
+use bearward::protocols::http::parameters;
+use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{CALLBACK, Front, OAUTH, authorize, fetched};
+use crate::gateway::oauth::post;
 use crate::support::TestResponse;
 use crate::support::visitor::parameter;
 
@@ -138,4 +141,31 @@ async fn a_registration_is_good_for_its_own_redirect_uris_alone() {
     assert_eq!(fetched(&front, &url).await.status, 400, "after oauth.registration_lifetime");
     let off = Front::start().await;
     assert_eq!(register(&off, &body).await.status, 404);
+}
+
+/// Hostile case 61. A database that takes no writes shows that none is asked for.
+#[tokio::test]
+async fn strangers_write_nothing_however_often_they_ask() {
+    const MANY: usize = 1_000;
+    let mut front = front().await;
+    let database = Connection::open(front.gateway.path().join("bearward.db")).expect("opened");
+    database.execute_batch("begin immediate").expect("locked");
+    let body = json!({ "client_name": "A", "redirect_uris": ["http://127.0.0.1/callback"] });
+    let mut id = String::new();
+    for _ in 0..MANY {
+        let registered = register(&front, &body).await;
+        assert_eq!(registered.status, 201, "{}", registered.text());
+        id = registered.json()["client_id"].as_str().expect("an id").to_owned();
+    }
+    let asked = authorize(&[("client_id", &id), ("redirect_uri", "http://127.0.0.1:1/callback")]);
+    let (_, query) = asked.split_once('?').expect("a query");
+    let pushed: Vec<(String, String)> = parameters::read(query).expect("parameters").into_iter().collect();
+    let pushed: Vec<(&str, &str)> = pushed.iter().map(|(name, value)| (&**name, &**value)).collect();
+    for _ in 0..MANY / 10 {
+        assert_eq!(front.alice.load(&asked).await.status, 303);
+        let response = post(front.gateway.client().host("app.example"), "/oauth/par", &pushed).await;
+        assert_eq!(response.status, 201, "{}", response.text());
+        front.redeem(&format!("bwc1_{}", "A".repeat(300)), &[]).await.assert_rejected(400, "invalid_grant");
+    }
+    database.execute_batch("rollback").expect("unlocked");
 }
