@@ -19,7 +19,8 @@ use super::document_counts::{DocumentCounts, DocumentOutcome};
 use super::fetched::Fetched;
 use super::flights::{Flights, flight_key};
 use crate::limits::limiter::{Key, Limiter, Rate};
-use crate::protocols::http::client::{self, Limits, USER_AGENT};
+use crate::limits::per_address::PerAddressLimit;
+use crate::protocols::http::client::{self, ClientError, Limits, USER_AGENT};
 use crate::protocols::http::media_type;
 use crate::protocols::reach::Reach;
 use crate::protocols::url::SecureUrl;
@@ -43,9 +44,14 @@ const MAX_KEY_SET: usize = 16 * 1024;
 const KEYS_COOLDOWN: Duration = Duration::from_secs(30);
 const TIME_LIMIT: Duration = Duration::from_secs(3);
 
-/// Maximum number of fetches at the same time, and as many again of what was fetched before: a flood of new URLs, each
-/// of a slow server, must not stop clients that users have.
-const MAX_FETCHES: usize = 4;
+/// Maximum number of fetches at the same time of URLs that are new. Each takes 5 KiB at most, and a connection.
+const MAX_FIRST: usize = 32;
+/// Of these, for each address of a client: strangers who bring URLs of slow servers need eight addresses to make
+/// others wait.
+const MAX_FIRST_PER_ADDRESS: usize = 4;
+/// Maximum number of fetches at the same time of what was fetched before: a flood of new URLs must not stop clients
+/// that users have.
+const MAX_LATER: usize = 4;
 /// For each host and address of a client: 10 a minute.
 const PER_HOST: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
 /// For each address of a client: 60 a minute.
@@ -86,6 +92,7 @@ pub struct ClientDocuments {
     fetches: Flights<Outcome>,
     key_fetches: Flights<Result<Arc<KeySet>, Missing>>,
     first_fetches: Semaphore,
+    first_per_address: Arc<PerAddressLimit>,
     later_fetches: Semaphore,
     per_host: Limiter,
     per_address: Limiter,
@@ -99,8 +106,9 @@ impl Default for ClientDocuments {
             key_sets: Fetched::default(),
             fetches: Flights::default(),
             key_fetches: Flights::default(),
-            first_fetches: Semaphore::new(MAX_FETCHES),
-            later_fetches: Semaphore::new(MAX_FETCHES),
+            first_fetches: Semaphore::new(MAX_FIRST),
+            first_per_address: Arc::new(PerAddressLimit::new(MAX_FIRST_PER_ADDRESS)),
+            later_fetches: Semaphore::new(MAX_LATER),
             per_host: Limiter::new(PER_HOST),
             per_address: Limiter::new(PER_ADDRESS),
             counts: DocumentCounts::default(),
@@ -246,8 +254,10 @@ impl ClientDocuments {
         let busy = || Missing::new(DocumentOutcome::Busy, "too many documents of clients are fetched");
         self.per_address.try_take(client, now).map_err(|_| busy())?;
         self.per_host.try_take(key_of(host, client), now).map_err(|_| busy())?;
+        let is_known = self.is_known(url, now);
+        let _own = if is_known { None } else { Some(self.first_per_address.acquire(client).ok_or_else(busy)?) };
         // Each one waits for its turn, for as long as a fetch can take.
-        let fetches = if self.is_known(url, now) { &self.later_fetches } else { &self.first_fetches };
+        let fetches = if is_known { &self.later_fetches } else { &self.first_fetches };
         let _running = timeout(TIME_LIMIT, fetches.acquire()).await.map_err(|_| busy())?;
         // A host that the operator names may be in a private network.
         let reach = if settings.names(host) { Reach::Loopback } else { Reach::Public };
@@ -267,10 +277,7 @@ impl Missing {
 
     /// Without usable keys, the client has not proved that it is the one of the document.
     fn of_keys(missing: Missing) -> Reject {
-        match missing.outcome {
-            DocumentOutcome::Invalid => Reject::new(Reason::ClientAssertion, missing.detail),
-            _ => missing.into(),
-        }
+        if missing.is_temporary() { missing.into() } else { Reject::new(Reason::ClientAssertion, missing.detail) }
     }
 
     fn is_temporary(&self) -> bool {
@@ -309,6 +316,12 @@ async fn get(
     body_size: usize,
 ) -> Result<Response<Bytes>, Missing> {
     let failed = |detail: String| Missing::new(DocumentOutcome::Unreachable, detail);
+    let outcome_of = |error: &ClientError| match error {
+        // No time helps: a client that gets "later" would come back for ever.
+        ClientError::Unreachable(_) => DocumentOutcome::Denied,
+        ClientError::BodyTooLarge(_) => DocumentOutcome::Invalid,
+        _ => DocumentOutcome::Unreachable,
+    };
     let request = Request::get(&url.target)
         .header(header::HOST, &url.authority)
         .header(header::USER_AGENT, USER_AGENT)
@@ -319,7 +332,7 @@ async fn get(
     let reads_body = |head: &Parts| head.status == StatusCode::OK;
     let limits = Limits { time: TIME_LIMIT, body_size, reach, reads_body };
     let response = client::send_to(url, settings.ca_file.as_deref(), request, &limits).await;
-    response.map_err(|error| failed(format!("{}: {error}", url.text())))
+    response.map_err(|error| Missing::new(outcome_of(&error), format!("{}: {error}", url.text())))
 }
 
 /// Only 200 is an answer: no redirect is followed.

@@ -101,11 +101,7 @@ impl RefreshCaller {
         if bound.certificate.is_some() && bound.certificate != self.proved.certificate {
             return Some(GrantCertificate);
         }
-        match (bound.key, self.proved.key) {
-            (Some(_), None) => Some(ProofRejected),
-            (Some(bound), Some(key)) if bound != key => Some(GrantMismatch),
-            _ => None,
-        }
+        if bound.key.is_some() && bound.key != self.proved.key { Some(ProofRejected) } else { None }
     }
 
     /// Returns true at the token endpoint if a thief of a refresh token could not have sent this. `family` has passed

@@ -136,6 +136,15 @@ impl Endpoints {
         paths.into_iter().filter_map(|(endpoint, path)| Some((endpoint, path.as_deref()?)))
     }
 
+    /// Returns true if clients call this path on their way to tokens.
+    pub fn is_for_clients(&self, path: &str) -> bool {
+        let of_front = self.authorization.iter().flat_map(|settings| {
+            let registration = settings.registration.iter().map(|registration| &registration.endpoint);
+            iter::once(&settings.par_endpoint).chain(registration)
+        });
+        self.token_endpoint.iter().chain(of_front).any(|known| known == path)
+    }
+
     /// The values of `grant_type` that the token endpoint accepts.
     pub fn grant_types(&self) -> Vec<&'static str> {
         let client_credentials = self.clients.iter().any(|client| client.client_credentials);

@@ -1,5 +1,6 @@
 //! Protected resources and their metadata (RFC 9728): what clients need to know to get a token for a route.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -48,6 +49,8 @@ pub struct ResourceMetadata {
     pub resource: Arc<ProtectedResource>,
     /// What its routes ask for.
     pub scopes: Vec<String>,
+    /// What the challenges of its routes name.
+    pub challenged: Vec<String>,
     /// JSON.
     pub document: Bytes,
 }
@@ -65,7 +68,17 @@ impl ResourceMetadata {
         if !scopes.is_empty() {
             document["scopes_supported"] = scopes.into();
         }
-        ResourceMetadata { resource, scopes: scopes.to_vec(), document: document.to_string().into() }
+        ResourceMetadata {
+            resource,
+            scopes: scopes.to_vec(),
+            challenged: Vec::new(),
+            document: document.to_string().into(),
+        }
+    }
+
+    /// `challenged`: what the challenges of its routes name.
+    pub fn with_challenges(self, challenged: BTreeSet<String>) -> Self {
+        ResourceMetadata { challenged: challenged.into_iter().collect(), ..self }
     }
 }
 

@@ -68,9 +68,14 @@ impl Rules {
         issuers && scopes && any_scope && others.claims.iter().all(|claim| self.claims.contains(claim))
     }
 
-    /// Scopes that would be enough, separated by spaces: all of `scopes` and the first of `any_scope`.
+    /// Scopes that would be enough: all of `scopes` and the first of `any_scope`.
+    pub fn needed_scopes(&self) -> impl Iterator<Item = &String> {
+        self.scopes.iter().chain(self.any_scope.first())
+    }
+
+    /// [`Rules::needed_scopes`], separated by spaces.
     pub(super) fn needed_scope(&self) -> String {
-        let needed: Vec<&str> = self.scopes.iter().chain(self.any_scope.first()).map(String::as_str).collect();
+        let needed: Vec<&str> = self.needed_scopes().map(String::as_str).collect();
         needed.join(" ")
     }
 

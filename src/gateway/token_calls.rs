@@ -28,7 +28,10 @@ use crate::limits::pace::MinRate;
 use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
+use crate::store::RevokedBy;
 use crate::tokens::audit_event::EventContext;
+use crate::tokens::jwt::VerifiedToken;
+use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
 type Outcome = Result<Response<Body>, Reject>;
@@ -113,9 +116,26 @@ impl TokenCalls {
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         let Revoker { caller, family, by } = self.checks(authenticator).revoke(parameter, headers, context).await?;
+        self.check_own(caller.token(), family, &by, context).await?;
         let event = EventContext { caller: Some(caller.token().subject.clone()), ..context.event() };
         self.broker.revoke_family(family, by, event).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
+    }
+
+    /// A client that a user has let in ends its own session alone. The user has agreed to no more.
+    async fn check_own(
+        &self,
+        caller: &VerifiedToken,
+        family: TokenId,
+        by: &RevokedBy,
+        context: &RequestContext<'_>,
+    ) -> Result<(), Reject> {
+        let is_own = caller.family == Some(family);
+        let (RevokedBy::Owner(subject), Some(of_caller), false) = (by, caller.family, is_own) else { return Ok(()) };
+        match self.broker.grant(of_caller, subject, context.now).await? {
+            Some(session) if session.grant.is_some() => Err(Reason::TokenNotFound.into()),
+            _ => Ok(()),
+        }
     }
 
     /// A path that the operator chooses.
@@ -315,14 +335,13 @@ impl TokenCalls {
         self.endpoints.resources.of_gateway.as_deref()
     }
 
-    /// The rejection of a request to this path, as its client understands it. At the token endpoint, the most common
+    /// The rejection of a request to this path, as its client understands it. On the way to tokens, the most common
     /// library of MCP takes every code that it does not know as the end of the login, and has the user sign in again.
     /// No rejection there is a conflict (409): a retry would not help.
     pub fn rejection_for_client(&self, path: &str, reject: Reject) -> Reject {
         let status = reject.reason.status();
         let is_temporary = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        let is_token_endpoint = self.endpoints.token_endpoint.as_deref() == Some(path);
-        if is_temporary && is_token_endpoint { reject.as_temporary() } else { reject }
+        if is_temporary && self.endpoints.is_for_clients(path) { reject.as_temporary() } else { reject }
     }
 
     /// Reads the body, and the clock once more: what the call does is done at the end of the body, not at its head.

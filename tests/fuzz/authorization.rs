@@ -28,6 +28,7 @@ static OFFERED: LazyLock<[OfferedResource; 2]> = LazyLock::new(|| {
     let resource = |url: &str, scopes: &[&str]| OfferedResource {
         url: url.to_owned(),
         scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+        default_scopes: scopes.iter().take(1).map(|scope| (*scope).to_owned()).collect(),
     };
     [
         resource("https://app.example/mcp", &["mcp:read", "token:revoke"]),
@@ -46,8 +47,9 @@ pub fn authorize(bytes: &[u8]) -> bool {
     let offer = Offer { resources: &*OFFERED, default: Some(0), client_scopes: None };
     let Ok(asked) = request::read(&values, &resources, redirect_uri, &offer) else { return false };
     assert!(asked.resources.iter().all(|url| OFFERED.iter().any(|offered| offered.url == *url)), "{text:?}");
-    let is_named_somewhere = |url: &String| resources.iter().any(|named| is_named(url, named));
-    assert!(resources.is_empty() || asked.resources.iter().all(is_named_somewhere), "{text:?}");
+    let named: Vec<&String> = resources.iter().filter(|named| !named.is_empty()).collect();
+    let is_asked_for = |url: &String| named.is_empty() || named.iter().any(|named| is_named(url, named));
+    assert!(asked.resources.iter().all(is_asked_for), "{text:?}");
     let has = |scope: &String| OFFERED.iter().any(|offered| offered.scopes.contains(scope));
     assert!(asked.scopes.iter().all(|scope| has(scope) && scope != "token:revoke"), "{text:?}");
     assert!(asked.challenge.len() == 43 && values["code_challenge_method"] == "S256", "{text:?}");

@@ -129,10 +129,11 @@ impl AuthorizationKeys {
             let help = "tokens for this one are good at all routes without a resource; remove it, or that of the route";
             table.reject("resource", error.help(help));
         }
-        let offered = resources
-            .all
-            .iter()
-            .map(|metadata| OfferedResource { url: metadata.resource.url.clone(), scopes: metadata.scopes.clone() });
+        let offered = resources.all.iter().map(|metadata| OfferedResource {
+            url: metadata.resource.url.clone(),
+            scopes: metadata.scopes.clone(),
+            default_scopes: metadata.challenged.clone(),
+        });
         AuthorizationSettings {
             sign_in: self.sign_in,
             authorization_endpoint: self.authorization_endpoint,

@@ -169,8 +169,10 @@ pub(super) fn resources(
     issuers: &[String],
 ) -> Resources {
     let servers = authorization_servers(issuers);
-    let of_gateway_metadata =
-        of_gateway.as_ref().map(|resource| ResourceMetadata::new(resource.clone(), &servers, scopes));
+    let of_gateway_metadata = of_gateway.as_ref().map(|resource| {
+        let others: Vec<&Route> = routes.iter().filter(|route| route.resource.is_none()).collect();
+        ResourceMetadata::new(resource.clone(), &servers, scopes).with_challenges(challenged(&others))
+    });
     let mut by_url: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
     for route in routes {
         if let Some(resource) = &route.resource {
@@ -206,7 +208,16 @@ fn of_routes(routes: &[&Route], servers: &[String]) -> Option<ResourceMetadata> 
     }
     let servers: Vec<_> = servers.iter().filter(|issuer| takes_all || named.contains(issuer)).cloned().collect();
     let scopes: Vec<_> = scopes.into_iter().collect();
-    Some(ResourceMetadata::new(resource, &servers, &scopes))
+    Some(ResourceMetadata::new(resource, &servers, &scopes).with_challenges(challenged(routes)))
+}
+
+/// The scopes that the challenges of these routes name.
+fn challenged(routes: &[&Route]) -> BTreeSet<String> {
+    let rules = routes.iter().filter_map(|route| match &route.access {
+        Access::Token(rules) => Some(rules),
+        _ => None,
+    });
+    rules.flat_map(|rules| rules.needed_scopes().cloned()).collect()
 }
 
 /// The gateway, and all issuers with a URL: clients can fetch their metadata (RFC 8414).

@@ -4,11 +4,14 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::call::{AuthorizationCall, redirect};
-use super::pages;
+use super::clients::{Described, KnownBy, find};
+use super::pages::{self, ShownGrant};
 use crate::gateway::oauth::{Form, metadata};
 use crate::protocols::http::body::Body;
 use crate::store::RevokedBy;
+use crate::tokens::authorization::client_document;
 use crate::tokens::authorization::request::SignInWish;
+use crate::tokens::family::Family;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
@@ -22,7 +25,25 @@ impl AuthorizationCall<'_, '_> {
             return self.begin_sign_in(&self.settings.grants_page, SignInWish::Any, request).await;
         };
         let grants = self.broker.grants_of(&user.subject, self.context.now).await?;
-        Ok(pages::grants(&grants, &self.settings.grants_page))
+        let shown: Vec<ShownGrant> = grants.into_iter().map(|session| self.shown(session)).collect();
+        Ok(pages::grants(&shown, &self.settings.grants_page))
+    }
+
+    /// A client as the user knows it from the consent page. Without a fetch, and also if it is known no more.
+    fn shown(&self, session: Family) -> ShownGrant {
+        let id = &session.client_id;
+        match find(id, self.clients, self.settings, &self.broker.roots, self.context.now) {
+            Described::Here(client) => {
+                let redirect_uris = client.redirect_uris.to_vec();
+                ShownGrant { known_by: client.known_by, redirect_uris, session }
+            }
+            Described::AtItsUrl(_) | Described::Nowhere => {
+                let host = client_document::host_of(id).map(str::to_owned);
+                let of_host = |host| KnownBy::Document { host, is_named: false, name: None };
+                let known_by = host.map_or(KnownBy::Itself { name: None }, of_host);
+                ShownGrant { known_by, redirect_uris: Vec::new(), session }
+            }
+        }
     }
 
     /// `POST`: ends one grant, with its streams, on all gateways.

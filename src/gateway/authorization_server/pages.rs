@@ -1,5 +1,6 @@
 //! The pages of the authorization endpoint: plain HTML without a script, which say who asks for what.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -81,7 +82,7 @@ pub(super) fn consent(question: &Question<'_>) -> Response<Body> {
          <button name=\"decision\" value=\"allow\">Allow</button> \
          <button name=\"decision\" value=\"deny\">Do not allow</button></form>\
          <p>Not you? {other_user}</p>",
-        origin = origin_of_client(question),
+        origin = origin_of_client(question.known_by),
         target = target(question.redirect_uri),
         user = escaped(question.user),
         lifetime = in_words(question.lifetime),
@@ -118,8 +119,16 @@ pub(super) fn providers(links: &[(&str, String)]) -> Response<Body> {
     )
 }
 
+/// A client that may act for the user.
+pub(super) struct ShownGrant {
+    pub(super) session: Family,
+    pub(super) known_by: KnownBy,
+    /// Where its codes can go, if the gateway knows that.
+    pub(super) redirect_uris: Vec<RedirectUri>,
+}
+
 /// The page of grants. `action`: where its forms go, a path.
-pub(super) fn grants(grants: &[Family], action: &str) -> Response<Body> {
+pub(super) fn grants(grants: &[ShownGrant], action: &str) -> Response<Body> {
     let rows: String = grants.iter().map(|grant| row(grant, action)).collect();
     let content = if rows.is_empty() {
         "<p>No application may act for you.</p>".to_owned()
@@ -129,15 +138,22 @@ pub(super) fn grants(grants: &[Family], action: &str) -> Response<Body> {
     page(StatusCode::OK, "Applications with access", &content)
 }
 
-fn row(grant: &Family, action: &str) -> String {
+fn row(shown: &ShownGrant, action: &str) -> String {
+    let grant = &shown.session;
+    let targets: BTreeSet<String> = shown.redirect_uris.iter().map(target).collect();
+    let targets = targets.into_iter().collect::<Vec<_>>().join(", ");
+    let targets = if targets.is_empty() { targets } else { format!("<dt>Goes back to</dt><dd>{targets}</dd>") };
+    let address = grant.address.map(|address| format!("<dt>From</dt><dd>{address}</dd>")).unwrap_or_default();
     let name = escaped(if grant.label.is_empty() { &grant.client_id } else { &grant.label });
     let scopes = if grant.scope.is_empty() { "none".to_owned() } else { escaped(&grant.scope) };
     let resources = escaped(&grant.audience.join(", "));
     format!(
-        "<li><h2>{name}</h2><dl><dt>Acts for you at</dt><dd>{resources}</dd><dt>Scopes</dt><dd>{scopes}</dd>\
-         <dt>Since</dt><dd>{since}</dd><dt>Last used</dt><dd>{used}</dd></dl>\
+        "<li><h2>{name}</h2><dl><dt>Application</dt><dd>{origin}</dd>{targets}\
+         <dt>Acts for you at</dt><dd>{resources}</dd><dt>Scopes</dt><dd>{scopes}</dd>\
+         <dt>Since</dt><dd>{since}</dd><dt>Last used</dt><dd>{used}</dd>{address}</dl>\
          <form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"grant\" value=\"{id}\">\
          <button>End the access of {name}</button></form></li>",
+        origin = origin_of_client(&shown.known_by),
         since = grant.created_at,
         used = grant.last_used_at,
         action = escaped(action),
@@ -190,8 +206,8 @@ fn client_name(question: &Question<'_>) -> String {
 }
 
 /// Escaped.
-fn origin_of_client(question: &Question<'_>) -> String {
-    match question.known_by {
+fn origin_of_client(known_by: &KnownBy) -> String {
+    match known_by {
         KnownBy::Operator => "Known to the operator of this service".to_owned(),
         KnownBy::Itself { .. } => "It registered itself: its name was not checked".to_owned(),
         KnownBy::Document { host, .. } => {

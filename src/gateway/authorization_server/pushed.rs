@@ -116,6 +116,8 @@ fn rejected(error: RequestError) -> Reject {
     let reason = match error.code {
         "invalid_scope" => Reason::InvalidScope,
         "invalid_target" => Reason::InvalidTarget,
+        "unsupported_response_type" => Reason::UnsupportedResponseType,
+        "request_not_supported" => Reason::RequestObject,
         _ => Reason::BadForm,
     };
     Reject::new(reason, format!("{}: {}", error.code, error.description)).described(error.description.to_owned())

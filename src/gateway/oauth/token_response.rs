@@ -15,8 +15,8 @@ pub(super) struct TokenResponse<'p> {
     expires_in: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh_token: Option<&'p str>,
-    /// What was granted, also if the client requests another scope: section 3.3 requires to say so.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    /// What was granted, also if the client requests another scope: section 3.3 requires to say so. Also if it is
+    /// nothing: without it, the client takes the scope that it has requested for the granted one.
     scope: &'p str,
 }
 

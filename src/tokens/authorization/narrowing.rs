@@ -87,8 +87,8 @@ mod tests {
     fn narrowed(scope: Option<&str>, resources: &[&str]) -> Result<(String, Vec<String>), Reason> {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let offered = vec![
-            OfferedResource { url: MCP.to_owned(), scopes: texts(&["call"]) },
-            OfferedResource { url: NOTES.to_owned(), scopes: texts(&["read", "write"]) },
+            OfferedResource { url: MCP.to_owned(), scopes: texts(&["call"]), default_scopes: vec![] },
+            OfferedResource { url: NOTES.to_owned(), scopes: texts(&["read", "write"]), default_scopes: vec![] },
         ];
         let scope = scope.map(str::to_owned);
         let narrowing = Narrowing { scope, resources: texts(resources), offered, of_ordinary: vec![] };

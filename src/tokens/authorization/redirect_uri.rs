@@ -231,7 +231,8 @@ fn parts(after_slashes: &str) -> Option<UriParts<'_>> {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (authority, None),
     };
-    let is_port = |port: &str| (1..=5).contains(&port.len()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    // One text for each port: with a sign or zeros before it, browsers read another one or none.
+    let is_port = |text: &str| text.parse::<u16>().is_ok_and(|port| port > 0 && port.to_string() == text);
     if port.is_some_and(|port| !is_port(port)) {
         return None;
     }

@@ -99,7 +99,8 @@ pub fn read(
     }
     check_response(get("response_type"), get("response_mode"))?;
     let challenge = challenge(get("code_challenge"), get("code_challenge_method"))?;
-    let resources = wanted_resources(resources, offer)?;
+    let named: Vec<&String> = resources.iter().filter(|resource| !resource.is_empty()).collect();
+    let resources = wanted_resources(&named, offer)?;
     let scopes = wanted_scopes(get("scope"), &resources, offer)?;
     let state = get("state");
     if state.is_some_and(|state| state.len() > MAX_STATE) {
@@ -152,7 +153,7 @@ fn is_hash(text: &str) -> bool {
 }
 
 /// RFC 8707 section 2.
-fn wanted_resources<'o>(wanted: &[String], offer: &Offer<'o>) -> Result<Vec<&'o OfferedResource>, RequestError> {
+fn wanted_resources<'o>(wanted: &[&String], offer: &Offer<'o>) -> Result<Vec<&'o OfferedResource>, RequestError> {
     if wanted.len() > MAX_RESOURCES {
         return Err(RequestError::new("invalid_target", "more than 4 resources"));
     }
@@ -172,8 +173,9 @@ fn wanted_resources<'o>(wanted: &[String], offer: &Offer<'o>) -> Result<Vec<&'o 
     Ok(found)
 }
 
-/// The scopes that the client requests and can get. An unknown one is left out, because many clients request what other
-/// servers have; the response says what was granted. It is an error if none is left.
+/// The scopes that the client requests and can get, or those of the challenges if it requests none. An unknown one is
+/// left out, because many clients request what other servers have; the response says what was granted. It is an error
+/// if none is left.
 fn wanted_scopes(
     requested: Option<&str>,
     resources: &[&OfferedResource],
@@ -184,14 +186,13 @@ fn wanted_scopes(
     let is_possible = |scope: &str| {
         is_allowed(scope) && !OF_OPERATORS.contains(&scope) && offered.iter().any(|known| *known == scope)
     };
-    let requested: Option<Vec<&str>> =
-        requested.map(|text| text.split(' ').filter(|scope| !scope.is_empty() && *scope != OFFLINE_ACCESS).collect());
-    let wanted = match requested {
-        None => offered.iter().map(|scope| scope.as_str()).collect(),
-        Some(requested) if requested.is_empty() => offered.iter().map(|scope| scope.as_str()).collect(),
-        Some(requested) if requested.iter().any(|scope| is_possible(scope)) => requested,
-        Some(_) => return Err(RequestError::new("invalid_scope", "none of these scopes can be granted")),
-    };
+    let requested = requested.unwrap_or_default().split(' ');
+    let mut wanted: Vec<&str> = requested.filter(|scope| !scope.is_empty() && *scope != OFFLINE_ACCESS).collect();
+    if wanted.is_empty() {
+        wanted = resources.iter().flat_map(|resource| &resource.default_scopes).map(String::as_str).collect();
+    } else if !wanted.iter().any(|scope| is_possible(scope)) {
+        return Err(RequestError::new("invalid_scope", "none of these scopes can be granted"));
+    }
     let mut scopes: Vec<String> = Vec::new();
     for scope in wanted {
         if is_possible(scope) && !scopes.iter().any(|known| known == scope) {

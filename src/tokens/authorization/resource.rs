@@ -7,6 +7,8 @@ pub struct OfferedResource {
     pub url: String,
     /// What its routes ask for.
     pub scopes: Vec<String>,
+    /// Those of them that a client gets which asks for none: what the challenges of its routes name.
+    pub default_scopes: Vec<String>,
 }
 
 /// Returns true if a client that sends `named` means the resource with this URL. The scheme and the host have no case

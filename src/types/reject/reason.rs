@@ -201,8 +201,11 @@ reasons! {
     GrantAhead = "grant_ahead", BAD_REQUEST, "invalid_grant", "the refresh token is not valid";
     // RFC 6749 section 5.2 and RFC 7009 section 2.2.1.
     UnsupportedGrantType = "unsupported_grant_type", BAD_REQUEST, "unsupported_grant_type", "this grant_type is not supported";
+    /// A pushed request (RFC 9126 section 2.3).
+    UnsupportedResponseType = "unsupported_response_type", BAD_REQUEST, "unsupported_response_type", "response_type must be code";
+    RequestObject = "request_object", BAD_REQUEST, "request_not_supported", "request objects are not supported";
     UnsupportedTokenType = "unsupported_token_type", BAD_REQUEST, "unsupported_token_type", "only the issuer of this token can revoke it";
-    ClientAuthentication = "client_authentication", UNAUTHORIZED, "invalid_client", "all clients are public clients; do not send client credentials";
+    ClientAuthentication = "client_authentication", UNAUTHORIZED, "invalid_client", "this client has no secret here; do not send client credentials";
     /// The id or the secret of an `[[oauth.resource_server]]`.
     WrongClientSecret = "wrong_client_secret", UNAUTHORIZED, "invalid_client", "the client id or the client secret is not valid";
     /// The assertion of an `[[oauth.client]]`.

@@ -14,7 +14,7 @@ use crate::gateway::oauth::post;
 use crate::support::tokens::{Mint, claims_of, forged_refresh};
 use crate::support::visitor::{APP, parameter};
 use crate::support::wait::eventually;
-use crate::support::{KeyServer, TestResponse};
+use crate::support::{KeyServer, TestResponse, Wire};
 
 /// A client with a key in its document, and an assertion of it for this gateway.
 fn assertion(key: &MachineKey, id: &str, now: u64, changes: Value) -> String {
@@ -54,6 +54,7 @@ async fn a_client_with_a_key_in_its_document_must_use_it() {
         // Another document than before, and not more than 10 fetches a minute.
         front.gateway.clock.advance(Duration::from_mins(16));
         let document = ("/client.json".to_owned(), with_key(&server, &keys).to_string());
+        server.fail_with(200);
         server.pages().documents = vec![document, ("/keys.json".to_owned(), key.0.jwks())];
         let now = front.gateway.now_secs();
         let client = [("client_id", &*id), ("redirect_uri", CALLBACK)];
@@ -93,7 +94,8 @@ async fn a_client_with_a_key_in_its_document_must_use_it() {
         used.assert_rejected(401, "invalid_client");
         // A document that cannot be fetched again asks users on, and proves no key: the client may have removed it.
         front.gateway.clock.advance(Duration::from_mins(16));
-        server.pages().documents = vec![("/client.json".to_owned(), "x".repeat(6_000))];
+        server.fail_with(503);
+        server.pages().documents = vec![("/client.json".to_owned(), String::new())];
         assert_eq!(status(&front, &id).await, 303);
         let late = assertion(&key, &id, front.gateway.now_secs(), json!({}));
         let refresh = refreshed.json()["refresh_token"].as_str().expect("a token").to_owned();
@@ -235,4 +237,31 @@ async fn fetches_of_new_documents_stop_no_client_that_users_have() {
     };
     let (_, refreshed) = tokio::join!(flood, refreshed);
     assert_eq!(refreshed.status, 200, "{}", refreshed.text());
+}
+
+/// Hostile case 54: slow servers of two strangers.
+#[tokio::test]
+async fn strangers_with_slow_servers_make_no_other_one_wait() {
+    const SLOW: Duration = Duration::from_millis(2_500);
+    let (front, server, _folder) = front("[\"localhost\"]").await;
+    server.pages().delay = SLOW;
+    let base = url(&server);
+    let asked = async |from: u8, number: u8| {
+        let client_id = base.replace("client.json", &format!("{from}-{number}.json"));
+        let request = authorize(&[("client_id", &client_id), ("redirect_uri", CALLBACK)]);
+        let path = request.strip_prefix(APP).expect("a URL of the gateway");
+        let mut stranger = Wire::connect_from([127, 0, 0, from].into(), front.gateway.address()).await;
+        stranger.send(format!("GET {path} HTTP/1.1\r\nHost: app.example\r\n\r\n")).await;
+        stranger.read_response().await.status
+    };
+    let flood = join_all((0..20).map(|number| asked(2 + number % 2, number)));
+    let honest = async {
+        eventually("the strangers are served", || server.pages().seen.len() >= 8).await;
+        server.pages().delay = Duration::ZERO;
+        server.pages().documents = vec![("/client.json".to_owned(), document(&server).to_string())];
+        status(&front, &base).await
+    };
+    let (flood, honest) = tokio::join!(flood, honest);
+    assert_eq!(honest, 303);
+    assert_eq!(flood.iter().filter(|status| **status == 503).count(), 12, "four for each address: {flood:?}");
 }

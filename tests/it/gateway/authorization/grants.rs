@@ -3,6 +3,7 @@
 use http::Method;
 
 use super::{Front, OAUTH, Page, authorize};
+use crate::support::tokens::claims_of;
 use crate::support::visitor::{APP, Visitor, parameter};
 
 const GRANTS: &str = "https://app.example/oauth/grants";
@@ -22,7 +23,14 @@ async fn a_user_sees_and_ends_what_clients_may_do() {
     let page = front.alice.load(GRANTS).await;
     assert_eq!(page.status, 200);
     let html = page.text();
-    for shown in ["spa", "https://app.example/mcp", "End the access of spa"] {
+    for shown in [
+        "spa",
+        "Known to the operator",
+        "client.example",
+        "https://app.example/mcp",
+        "127.0.0.1",
+        "End the access of spa",
+    ] {
         assert!(html.contains(shown), "{shown} in {html}");
     }
     assert_eq!(front.status("/mcp", &tokens["access_token"]).await, 200);
@@ -56,6 +64,25 @@ async fn no_other_site_and_no_other_user_ends_a_grant() {
     assert_eq!(front.status("/mcp", &tokens["access_token"]).await, 200);
 }
 
+/// With `oauth.resource`, the tokens of clients reach the calls of the gateway.
+#[tokio::test]
+async fn a_client_ends_its_own_session_and_no_other_one() {
+    let text = OAUTH.replacen("[oauth]", &format!("[oauth]\nresource = \"{APP}\""), 1);
+    let mut front = Front::with(&text).await;
+    let login = front.gateway.issue("main|alice", "").await;
+    let code = front.code(&authorize(&[("resource", APP)])).await;
+    let tokens = front.redeem(&code, &[]).await.json();
+    let access = tokens["access_token"].as_str().expect("a token").to_owned();
+    let client = || front.gateway.client().host("app.example").bearer(&access);
+    let other = client().send(Method::DELETE, &format!("/token/{}", login.token_id), "".into()).await;
+    other.assert_rejected(404, "token_not_found");
+    assert_eq!(front.status("/orders", &login.access.into()).await, 200);
+    let own = claims_of(&access)["sid"].as_str().expect("an id").to_owned();
+    // The user ends it from any device, and the client itself.
+    assert_eq!(client().send(Method::DELETE, &format!("/token/{own}"), "".into()).await.status, 200);
+    assert_eq!(client().get("/orders").await.status, 401);
+}
+
 /// The names of clients that registered themselves are texts of strangers.
 #[tokio::test]
 async fn the_name_of_a_client_is_text() {
@@ -73,6 +100,9 @@ async fn the_name_of_a_client_is_text() {
     assert_eq!(front.redeem(&code, &[("client_id", &id), ("redirect_uri", callback)]).await.status, 200);
     let html = front.alice.load(&format!("{APP}/oauth/grants")).await.text();
     assert!(html.contains("&lt;b&gt;Bank&lt;/b&gt;") && !html.contains("<b>Bank"), "{html}");
+    for shown in ["its name was not checked", "a program on this device"] {
+        assert!(html.contains(shown), "as on the consent page: {shown} in {html}");
+    }
 }
 
 /// As of an application that signs in on each load. Ended sessions stay in the store until they would have expired.
