@@ -7,6 +7,7 @@ use bearward::config::{self, Probe};
 use bearward::protocols::http::parameters;
 use bearward::tokens::jwt::Algorithm;
 use bearward::types::secret::write_private;
+use http::Method;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -15,9 +16,19 @@ use crate::support::files::{names, write_certificates};
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::source;
 use crate::support::tokens::Mint;
-use crate::support::visitor::Visitor;
+use crate::support::visitor::{Visitor, parameter};
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, KeyServer, OidcProvider, ScriptedBackend, TokenPair, Upstream};
+
+/// RFC 7636 appendix B.
+const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+
+/// The value of a hidden field.
+fn field(html: &str, name: &str) -> String {
+    let rest = html.split_once(&format!("name=\"{name}\" value=\"")).unwrap_or_else(|| panic!("no {name} in {html}")).1;
+    rest.split('"').next().expect("a value").to_owned()
+}
 
 /// A gateway that runs an example.
 struct Example {
@@ -283,9 +294,10 @@ async fn the_example_for_sign_in_signs_in_and_out() {
     }
 }
 
-/// A program of the device registers itself, at npm's `oidc-provider`. The story speaks HTTP, as a proxy that ends TLS.
+/// An assistant that registers itself, a command line, a mobile app and a single-page app, at npm's `oidc-provider`.
+/// The story speaks HTTP, as a proxy that ends TLS.
 #[tokio::test]
-async fn the_example_for_an_authorization_server_gives_a_program_its_tokens() {
+async fn the_example_for_an_authorization_server_gives_each_kind_of_client_its_tokens() {
     const SITE: &str = "https://app.example";
     let client = json!({
         "client_id": "bearward", "client_secret": "of the gateway",
@@ -311,16 +323,43 @@ async fn the_example_for_an_authorization_server_gives_a_program_its_tokens() {
     let http = || Client::http1(example.served.addresses[0]).host("app.example");
     let registered = http().post("/oauth/register", &metadata).await.json();
     let id = registered["client_id"].as_str().expect("an id");
-    let query = parameters::write([
-        ("response_type", "code"),
-        ("client_id", id),
-        ("redirect_uri", "http://127.0.0.1:7777/callback"),
-        ("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
-        ("code_challenge_method", "S256"),
-    ]);
-    let page = alice.navigate(&format!("{SITE}/oauth/authorize?{query}")).await;
-    assert_eq!(page.status, 200, "{:#?}", alice.way);
-    for shown in ["A program", "alice@example.com", "https://app.example/mcp", "Read your notes"] {
-        assert!(page.text().contains(shown), "{shown} in {}", page.text());
+    for (id, redirect_uri, is_asked) in [
+        (id, "http://127.0.0.1:7777/callback", true),
+        ("notes-cli", "http://127.0.0.1:8888/callback", true),
+        ("notes-mobile", "com.example.notes:/callback", true),
+        ("notes-app", "https://app.example.com/callback", false),
+    ] {
+        let query = parameters::write([
+            ("response_type", "code"),
+            ("client_id", id),
+            ("redirect_uri", redirect_uri),
+            ("code_challenge", CHALLENGE),
+            ("code_challenge_method", "S256"),
+        ]);
+        let url = format!("{SITE}/oauth/authorize?{query}");
+        let answer = if is_asked {
+            let html = alice.navigate(&url).await.text();
+            for shown in ["alice@example.com", "https://app.example/mcp", "Read your notes"] {
+                assert!(html.contains(shown), "{shown} in {html}");
+            }
+            let [request, session] = ["request", "session"].map(|name| field(&html, name));
+            let form = parameters::write([("request", &*request), ("session", &*session), ("decision", "allow")]);
+            let response = alice.submit(&format!("{SITE}/oauth/consent"), &form).await;
+            response.header("location").unwrap_or_else(|| panic!("{id}: {}", response.text())).to_owned()
+        } else {
+            alice.navigate_until(&url, redirect_uri).await
+        };
+        assert!(answer.starts_with(redirect_uri), "{id}: {answer}");
+        let form = parameters::write([
+            ("grant_type", "authorization_code"),
+            ("code", &*parameter(&answer, "code").expect("a code")),
+            ("client_id", id),
+            ("code_verifier", VERIFIER),
+        ]);
+        let client = http().header("content-type", "application/x-www-form-urlencoded");
+        let tokens = client.send(Method::POST, "/oauth/token", form.into()).await;
+        assert_eq!(tokens.status, 200, "{id}: {}", tokens.text());
+        let access = tokens.json()["access_token"].as_str().expect("a token").to_owned();
+        assert_eq!(http().bearer(&access).get("/mcp").await.status, 200, "{id}");
     }
 }
