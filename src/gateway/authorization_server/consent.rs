@@ -28,8 +28,7 @@ impl AuthorizationCall<'_, '_> {
                 let error = RequestError::new("login_required", "the user is not signed in");
                 return self.answer_error(&pending, error).await;
             }
-            let wish = pending.request.sign_in;
-            return self.begin_sign_in(&self.consent_path(&sealed), wish, request).await;
+            return self.begin_sign_in(&self.consent_path(&sealed), &pending.request.at_sign_in(), request).await;
         };
         let client = self.client_of(&pending).await?;
         if client.skips_consent {

@@ -10,8 +10,8 @@ use crate::gateway::oauth::{Form, metadata};
 use crate::protocols::http::body::Body;
 use crate::store::RevokedBy;
 use crate::tokens::authorization::client_document;
-use crate::tokens::authorization::request::SignInWish;
 use crate::tokens::family::Family;
+use crate::tokens::sign_in::freshness::SignInRequest;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
@@ -22,7 +22,7 @@ impl AuthorizationCall<'_, '_> {
         self.check_navigation(request.headers())?;
         let user = self.sessions(request.headers()).await?.into_iter().next();
         let Some(user) = user else {
-            return self.begin_sign_in(&self.settings.grants_page, SignInWish::Any, request).await;
+            return self.begin_sign_in(&self.settings.grants_page, &SignInRequest::default(), request).await;
         };
         let grants = self.broker.grants_of(&user.subject, self.context.now).await?;
         let shown: Vec<ShownGrant> = grants.into_iter().map(|session| self.shown(session)).collect();

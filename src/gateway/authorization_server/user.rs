@@ -18,7 +18,7 @@ use crate::tokens::authorization::request::SignInWish;
 use crate::tokens::bound::Bound;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::{Family, auth_time};
-use crate::tokens::sign_in::freshness::{CLOCK_SKEW, Freshness};
+use crate::tokens::sign_in::freshness::{CLOCK_SKEW, Freshness, SignInRequest};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
@@ -76,17 +76,17 @@ impl AuthorizationCall<'_, '_> {
         }
     }
 
-    /// Sends the browser to where the user signs in. It comes back to `target`, a path and a query. `wish`: how new the
-    /// session has to be.
+    /// Sends the browser to where the user signs in. It comes back to `target`, a path and a query. `wanted`: what the
+    /// client wants of the sign-in.
     pub(super) async fn begin_sign_in<B>(
         &self,
         target: &str,
-        wish: SignInWish,
+        wanted: &SignInRequest,
         request: &Request<B>,
     ) -> Result<Response<Body>, Reject> {
         match &self.settings.sign_in {
-            SignInPlace::Providers(providers) => self.begin_at(providers, target, wish, request).await,
-            SignInPlace::LoginPage(page) => self.to_login_page(page, target, wish, request),
+            SignInPlace::Providers(providers) => self.begin_at(providers, target, wanted, request).await,
+            SignInPlace::LoginPage(page) => self.to_login_page(page, target, wanted, request),
         }
     }
 
@@ -98,7 +98,7 @@ impl AuthorizationCall<'_, '_> {
         &self,
         providers: &[Arc<str>],
         target: &str,
-        wish: SignInWish,
+        wanted: &SignInRequest,
         request: &Request<B>,
     ) -> Result<Response<Body>, Reject> {
         let headers = request.headers();
@@ -106,19 +106,14 @@ impl AuthorizationCall<'_, '_> {
         if is_of_other_site(headers) && !sign_in.sessions(headers, self.context).await?.is_empty() {
             return Ok(pages::sign_in_again(target));
         }
-        let freshness = match wish {
-            SignInWish::Any | SignInWish::Silent => Freshness::Any,
-            SignInWish::Anew => Freshness::Anew,
-            SignInWish::Within(seconds) => Freshness::Within(seconds),
-        };
         if let [provider] = providers {
-            return sign_in.start_with(provider, target, freshness, request, self.context);
+            return sign_in.start_with(provider, target, wanted, request, self.context);
         }
-        let wish = freshness.parameter();
+        let wanted = wanted.parameters();
         let link = |provider: &str| {
             let path = sign_in.path_of(paths::SIGN_IN, provider);
-            let wish = wish.iter().map(|(name, value)| (*name, &**value));
-            format!("{path}?{}", parameters::write([("return", target)].into_iter().chain(wish)))
+            let wanted = wanted.iter().map(|(name, value)| (*name, &**value));
+            format!("{path}?{}", parameters::write([("return", target)].into_iter().chain(wanted)))
         };
         let links: Vec<_> = providers.iter().map(|provider| (&**provider, link(provider))).collect();
         Ok(pages::providers(&links))
@@ -129,7 +124,7 @@ impl AuthorizationCall<'_, '_> {
         &self,
         page: &str,
         target: &str,
-        wish: SignInWish,
+        wanted: &SignInRequest,
         request: &Request<B>,
     ) -> Result<Response<Body>, Reject> {
         let query = parameters::read(request.uri().query().unwrap_or_default());
@@ -138,15 +133,17 @@ impl AuthorizationCall<'_, '_> {
                           is as new as the client wants";
             return Err(Reject::new(Reason::NotSignedIn, detail));
         }
-        let must_ask = matches!(wish, SignInWish::Anew | SignInWish::Within(_));
-        redirect(&format!("{}{}", metadata::base(self.issuer), login_page(page, target, must_ask)))
+        redirect(&format!("{}{}", metadata::base(self.issuer), login_page(page, target, wanted)))
     }
 
     /// Where another user can sign in. `target`: where the browser comes back to.
     pub(super) fn other_user(&self, target: &str) -> Result<pages::OtherUser, Reject> {
         match &self.settings.sign_in {
             SignInPlace::Providers(_) => Ok(pages::OtherUser::SignOut(self.sign_in()?.path(paths::SIGN_OUT))),
-            SignInPlace::LoginPage(page) => Ok(pages::OtherUser::SignIn(login_page(page, target, true))),
+            SignInPlace::LoginPage(page) => {
+                let anew = SignInRequest { freshness: Freshness::Anew, ..SignInRequest::default() };
+                Ok(pages::OtherUser::SignIn(login_page(page, target, &anew)))
+            }
         }
     }
 
@@ -162,29 +159,35 @@ fn is_whole_login(family: &Family) -> bool {
         && family.bound_to() == Bound::default()
 }
 
-/// The login page, with where the browser comes back to. `must_ask`: a user who is signed in signs in again.
-fn login_page(page: &str, target: &str, must_ask: bool) -> String {
+/// The login page, with where the browser comes back to. If the client wants a new session, a user who is signed in
+/// signs in again.
+fn login_page(page: &str, target: &str, wanted: &SignInRequest) -> String {
     let separator = if target.contains('?') { '&' } else { '?' };
     let target = format!("{target}{separator}{RETURNED}=1");
-    let prompt = if must_ask { Some(("prompt", "login")) } else { None };
-    format!("{page}?{}", parameters::write([("return", &*target)].into_iter().chain(prompt)))
+    let prompt = if wanted.freshness == Freshness::Any { None } else { Some(("prompt", "login")) };
+    let more: Vec<(&str, &str)> = prompt.into_iter().chain(wanted.hints.parameters()).collect();
+    format!("{page}?{}", parameters::write([("return", &*target)].into_iter().chain(more)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tokens::sign_in::hints::SignInHints;
 
     #[test]
     fn the_login_page_learns_where_the_browser_comes_back_to() {
-        for (target, must_ask, expected) in [
-            ("/oauth/grants", false, "/login?return=%2Foauth%2Fgrants%3Freturned%3D1"),
+        let hints = SignInHints::of(&[("login_hint".to_owned(), "a@b".to_owned())].into());
+        let any = SignInRequest { freshness: Freshness::Any, hints };
+        let anew = SignInRequest { freshness: Freshness::Within(5), ..SignInRequest::default() };
+        for (target, wanted, expected) in [
+            ("/oauth/grants", &any, "/login?return=%2Foauth%2Fgrants%3Freturned%3D1&login_hint=a%40b"),
             (
                 "/oauth/consent?request=a",
-                true,
+                &anew,
                 "/login?return=%2Foauth%2Fconsent%3Frequest%3Da%26returned%3D1&prompt=login",
             ),
         ] {
-            assert_eq!(login_page("/login", target, must_ask), expected);
+            assert_eq!(login_page("/login", target, wanted), expected);
         }
     }
 }

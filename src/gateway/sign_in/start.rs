@@ -1,6 +1,8 @@
 //! The way out: an attempt begins, and the browser goes to the provider. Nothing is stored, and an existing login stays
 //! as it is.
 
+use std::collections::BTreeMap;
+
 use http::header::{REFERER, SET_COOKIE};
 use http::{HeaderMap, Request, Response, StatusCode};
 
@@ -17,7 +19,7 @@ use crate::gateway::route_table::RouteTable;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{parameters as form, respond};
 use crate::tokens::sign_in::attempt::{self, Attempt};
-use crate::tokens::sign_in::freshness::Freshness;
+use crate::tokens::sign_in::freshness::{Freshness, SignInRequest};
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
@@ -35,10 +37,10 @@ struct Begun {
 }
 
 impl SignIn {
-    /// `GET {path}/sign_in/{provider}`: a link of a page. Its parameter `return` is a path of the same origin, and
-    /// `prompt` and `max_age` ask for a new authentication. Nothing else can be chosen by those who write links. A page
-    /// of another site replaces no session by one that the provider gives without a question: it could be that of
-    /// another user.
+    /// `GET {path}/sign_in/{provider}`: a link of a page. Its parameter `return` is a path of the same origin, `prompt`
+    /// and `max_age` ask for a new authentication, and `login_hint` and `ui_locales` are hints. Nothing else can be
+    /// chosen by those who write links. A page of another site replaces no session by one that the provider gives
+    /// without a question: it could be that of another user.
     pub(super) async fn link<B>(
         &self,
         provider: &str,
@@ -57,7 +59,7 @@ impl SignIn {
             let internal = || Reject::new(Reason::Internal, "the target is no header");
             return respond::redirect(StatusCode::SEE_OTHER, &format!("{origin}{target}")).ok_or_else(internal);
         }
-        self.start_with(provider, target, Freshness::of_link(&query), request, context)
+        self.start_with(provider, target, &SignInRequest::of_link(&query), request, context)
     }
 
     /// Returns true if the browser has a session at this provider.
@@ -100,15 +102,16 @@ impl SignIn {
         request: &Request<B>,
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
-        self.start_with(provider, target, Freshness::Any, request, context)
+        self.start_with(provider, target, &SignInRequest::default(), request, context)
     }
 
-    /// As [`SignIn::start`], for a client that asks how new the authentication is. It replaces what the operator asks.
+    /// As [`SignIn::start`], for a client that asks how new the authentication is. It replaces what the operator asks,
+    /// and its hints do not.
     pub(crate) fn start_with<B>(
         &self,
         provider: &str,
         target: &str,
-        freshness: Freshness,
+        wanted: &SignInRequest,
         request: &Request<B>,
         context: &RequestContext<'_>,
     ) -> Result<Response<Body>, Reject> {
@@ -120,11 +123,13 @@ impl SignIn {
         let times = starts::count(headers, now)?;
         let internal = || Reject::new(Reason::Internal, "cannot make the cookie of a sign-in");
         let room = starts::room(request, self.max_head);
-        let begun = self.begin(with, target, freshness, room, now);
+        let begun = self.begin(with, target, wanted.freshness, room, now);
         let Begun { attempt, state, name, sealed } = begun.ok_or_else(internal)?;
         let redirect_uri = format!("{origin}{}", self.path_of(paths::CALLBACK, provider));
-        let mut parameters = with.settings.parameters.clone();
-        parameters.extend(freshness.parameter().map(|(name, value)| (name.to_owned(), value)));
+        let hints = wanted.hints.parameters().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut parameters: BTreeMap<String, String> = hints.collect();
+        parameters.extend(with.settings.parameters.clone());
+        parameters.extend(wanted.freshness.parameter().map(|(name, value)| (name.to_owned(), value)));
         let authorization = Authorization {
             endpoint: &endpoint,
             client_id: &with.provider.client.client_id,

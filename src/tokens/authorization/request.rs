@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::redirect_uri::RedirectUri;
 use super::resource::{OfferedResource, is_named};
+use crate::tokens::sign_in::freshness::{Freshness, SignInRequest};
+use crate::tokens::sign_in::hints::SignInHints;
 
 /// Maximum length of `state`, in bytes.
 const MAX_STATE: usize = 1_024;
@@ -45,6 +47,20 @@ pub struct AuthorizationRequest {
     pub dpop_jkt: Option<String>,
     #[serde(rename = "l")]
     pub sign_in: SignInWish,
+    #[serde(rename = "h", default, skip_serializing_if = "SignInHints::is_empty")]
+    pub hints: SignInHints,
+}
+
+impl AuthorizationRequest {
+    /// What the place of the sign-in learns.
+    pub fn at_sign_in(&self) -> SignInRequest {
+        let freshness = match self.sign_in {
+            SignInWish::Any | SignInWish::Silent => Freshness::Any,
+            SignInWish::Anew => Freshness::Anew,
+            SignInWish::Within(seconds) => Freshness::Within(seconds),
+        };
+        SignInRequest { freshness, hints: self.hints.clone() }
+    }
 }
 
 /// `prompt` and `max_age`: whether the user has to sign in anew.
@@ -118,6 +134,7 @@ pub fn read(
         scopes,
         dpop_jkt: dpop_jkt.map(str::to_owned),
         sign_in: sign_in(get("prompt"), get("max_age"))?,
+        hints: SignInHints::of(parameters),
     })
 }
 

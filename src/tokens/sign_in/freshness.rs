@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::hints::SignInHints;
 use crate::types::clock::UnixTime;
 
 /// Between the provider's clock and ours.
@@ -51,6 +52,26 @@ impl Freshness {
                 Some(AuthenticatedSince { time: begun_at - Duration::from_secs(seconds), is_said: true })
             }
         }
+    }
+}
+
+/// What a client wants of the sign-in of a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignInRequest {
+    pub freshness: Freshness,
+    pub hints: SignInHints,
+}
+
+impl SignInRequest {
+    /// Of the link to a sign-in.
+    pub fn of_link(query: &BTreeMap<String, String>) -> Self {
+        SignInRequest { freshness: Freshness::of_link(query), hints: SignInHints::of(query) }
+    }
+
+    /// The parameters that the provider gets, and that a link has.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        let hints = self.hints.parameters().map(|(name, value)| (name, value.to_owned()));
+        self.freshness.parameter().into_iter().chain(hints).collect()
     }
 }
 

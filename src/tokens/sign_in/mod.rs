@@ -7,6 +7,7 @@
 pub mod attempt;
 mod broken_json;
 pub mod freshness;
+pub mod hints;
 pub mod id_token;
 pub mod known_claims;
 pub mod provider_tokens;

@@ -93,6 +93,23 @@ async fn a_new_sign_in_is_made_where_the_client_wants_one() {
     front.decide(&page, "allow").await;
 }
 
+/// OpenID Connect Core section 3.1.2.1: the provider may use them.
+#[tokio::test]
+async fn hints_of_the_client_reach_the_provider_and_nothing_else_does() {
+    let mut front = Front::start().await;
+    let hints = [("login_hint", "alice@ours.example"), ("ui_locales", "de en")];
+    let asked = authorize(&[&hints[..], &[("acr_values", "high"), ("nonce", "n"), ("id_token_hint", "x")]].concat());
+    let out = front.alice.navigate_until(&asked, &front.liar.issuer).await;
+    for (name, value) in hints {
+        assert_eq!(parameter(&out, name).as_deref(), Some(value), "{out}");
+    }
+    assert!(parameter(&out, "acr_values").is_none() && parameter(&out, "id_token_hint").is_none(), "{out}");
+    assert_ne!(parameter(&out, "nonce").as_deref(), Some("n"), "{out}");
+    let long = authorize(&[("login_hint", &*"a".repeat(257))]);
+    let out = Visitor::of(&front.gateway).navigate_until(&long, &front.liar.issuer).await;
+    assert_eq!(parameter(&out, "login_hint"), None, "{out}");
+}
+
 /// OpenID Connect Core section 3.1.2.6; hostile case 21.
 #[tokio::test]
 async fn a_client_can_ask_without_the_user() {
