@@ -127,9 +127,9 @@
 //!
 //! Two limits have no key. Each gateway remembers the revocations of the last hour for a database that loses them, at
 //! most 100,000 (`store/postgres/follower/recent.rs`). Beyond it, the oldest are forgotten and not written back.
-//! It keeps 1,000 documents of clients, and fetches 32 new and 4 known ones at a time, 4 of the new ones and 60 a
-//! minute for each client address, 10 a minute from one host (`auth/client_documents.rs`). Beyond it, the least used
-//! are forgotten, and a fetch is 503 `client_document`.
+//! It keeps 1,000 documents of clients, and fetches 32 new and 16 known ones at a time, of these 4 and 2 for each
+//! client address, 60 a minute for each address and 10 a minute from one host (`auth/client_documents.rs`). Beyond it,
+//! the oldest are forgotten, and a fetch is 503 `client_document`.
 //!
 //! # Buffers
 //!

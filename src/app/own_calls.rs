@@ -12,6 +12,7 @@ use super::explain_unknown::{Unknown, unless_revoked};
 use super::stored;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::revocations::RevocationKeys;
+use crate::broker::revoke::{check_other, session_of_other};
 use crate::config::{Config, StoreSettings};
 use crate::gateway::authorization_server::NoPreview;
 use crate::gateway::authorize::Permit;
@@ -188,6 +189,9 @@ impl OwnCalls {
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         let Revoker { caller, family: id, by } = checks.revoke(parameter, headers, context).await?;
+        if let Some(of_caller) = session_of_other(caller.token(), id, &by) {
+            check_other(self.family(of_caller).await?.as_ref())?;
+        }
         let found = self.family(id).await?.filter(|family| by.can_revoke(family));
         let family = found.ok_or(Reject::from(Reason::TokenNotFound))?;
         self.check_knows_proof(caller.proof().is_some())?;

@@ -44,14 +44,16 @@ const MAX_KEY_SET: usize = 16 * 1024;
 const KEYS_COOLDOWN: Duration = Duration::from_secs(30);
 const TIME_LIMIT: Duration = Duration::from_secs(3);
 
-/// Maximum number of fetches at the same time of URLs that are new. Each takes 5 KiB at most, and a connection.
+/// Maximum number of fetches at the same time of URLs that are new. Each takes 16 KiB at most, and a connection.
 const MAX_FIRST: usize = 32;
 /// Of these, for each address of a client: strangers who bring URLs of slow servers need eight addresses to make
 /// others wait.
 const MAX_FIRST_PER_ADDRESS: usize = 4;
 /// Maximum number of fetches at the same time of what was fetched before: a flood of new URLs must not stop clients
 /// that users have.
-const MAX_LATER: usize = 4;
+const MAX_LATER: usize = 16;
+/// Of these, for each address of a client.
+const MAX_LATER_PER_ADDRESS: usize = 2;
 /// For each host and address of a client: 10 a minute.
 const PER_HOST: Rate = Rate { burst: 10, interval: Duration::from_secs(6) };
 /// For each address of a client: 60 a minute.
@@ -94,6 +96,7 @@ pub struct ClientDocuments {
     first_fetches: Semaphore,
     first_per_address: Arc<PerAddressLimit>,
     later_fetches: Semaphore,
+    later_per_address: Arc<PerAddressLimit>,
     per_host: Limiter,
     per_address: Limiter,
     pub counts: DocumentCounts,
@@ -109,6 +112,7 @@ impl Default for ClientDocuments {
             first_fetches: Semaphore::new(MAX_FIRST),
             first_per_address: Arc::new(PerAddressLimit::new(MAX_FIRST_PER_ADDRESS)),
             later_fetches: Semaphore::new(MAX_LATER),
+            later_per_address: Arc::new(PerAddressLimit::new(MAX_LATER_PER_ADDRESS)),
             per_host: Limiter::new(PER_HOST),
             per_address: Limiter::new(PER_ADDRESS),
             counts: DocumentCounts::default(),
@@ -254,10 +258,13 @@ impl ClientDocuments {
         let busy = || Missing::new(DocumentOutcome::Busy, "too many documents of clients are fetched");
         self.per_address.try_take(client, now).map_err(|_| busy())?;
         self.per_host.try_take(key_of(host, client), now).map_err(|_| busy())?;
-        let is_known = self.is_known(url, now);
-        let _own = if is_known { None } else { Some(self.first_per_address.acquire(client).ok_or_else(busy)?) };
+        let (fetches, of_address) = if self.is_known(url, now) {
+            (&self.later_fetches, &self.later_per_address)
+        } else {
+            (&self.first_fetches, &self.first_per_address)
+        };
+        let _own = of_address.acquire(client).ok_or_else(busy)?;
         // Each one waits for its turn, for as long as a fetch can take.
-        let fetches = if is_known { &self.later_fetches } else { &self.first_fetches };
         let _running = timeout(TIME_LIMIT, fetches.acquire()).await.map_err(|_| busy())?;
         // A host that the operator names may be in a private network.
         let reach = if settings.names(host) { Reach::Loopback } else { Reach::Public };
@@ -315,37 +322,43 @@ async fn get(
     reach: Reach,
     body_size: usize,
 ) -> Result<Response<Bytes>, Missing> {
-    let failed = |detail: String| Missing::new(DocumentOutcome::Unreachable, detail);
-    let outcome_of = |error: &ClientError| match error {
-        // No time helps: a client that gets "later" would come back for ever.
-        ClientError::Unreachable(_) => DocumentOutcome::Denied,
-        ClientError::BodyTooLarge(_) => DocumentOutcome::Invalid,
-        _ => DocumentOutcome::Unreachable,
-    };
     let request = Request::get(&url.target)
         .header(header::HOST, &url.authority)
         .header(header::USER_AGENT, USER_AGENT)
         .header(header::ACCEPT, "application/json")
         .header(header::ACCEPT_ENCODING, "identity")
         .body(Full::default())
-        .map_err(|error| failed(error.to_string()))?;
+        .map_err(|error| Missing::new(DocumentOutcome::Unreachable, error.to_string()))?;
     let reads_body = |head: &Parts| head.status == StatusCode::OK;
     let limits = Limits { time: TIME_LIMIT, body_size, reach, reads_body };
     let response = client::send_to(url, settings.ca_file.as_deref(), request, &limits).await;
-    response.map_err(|error| Missing::new(outcome_of(&error), format!("{}: {error}", url.text())))
+    let response = response.map_err(|error| Missing::new(outcome_of(&error), format!("{}: {error}", url.text())))?;
+    check_status(response.status())?;
+    Ok(response)
+}
+
+/// No time helps with some: a client that gets "later" would come back for ever.
+fn outcome_of(error: &ClientError) -> DocumentOutcome {
+    match error {
+        ClientError::Unreachable(_) => DocumentOutcome::Denied,
+        ClientError::BodyTooLarge(_) => DocumentOutcome::Invalid,
+        _ => DocumentOutcome::Unreachable,
+    }
 }
 
 /// Only 200 is an answer: no redirect is followed.
+fn check_status(status: StatusCode) -> Result<(), Missing> {
+    if status == StatusCode::OK {
+        return Ok(());
+    }
+    // If the server of a client is down, the client is not unknown: it would register again.
+    let is_down = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    let outcome = if is_down { DocumentOutcome::Unreachable } else { DocumentOutcome::Invalid };
+    Err(Missing::new(outcome, format!("the server of the client answers with the status {}", status.as_u16())))
+}
+
 fn read(client_id: &str, response: &Response<Bytes>) -> Result<ClientDocument, Missing> {
     let bad = |detail: String| Missing::new(DocumentOutcome::Invalid, detail);
-    let status = response.status();
-    if status != StatusCode::OK {
-        let detail = format!("the document of the client has the status {}", status.as_u16());
-        // If the server of a client is down, the client is not unknown: it would register again.
-        let is_down = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        let outcome = if is_down { DocumentOutcome::Unreachable } else { DocumentOutcome::Invalid };
-        return Err(Missing::new(outcome, detail));
-    }
     if !is_json(response.headers()) {
         return Err(bad("the document of the client is not application/json".to_owned()));
     }

@@ -11,9 +11,9 @@ use super::service::Broker;
 use crate::auth::authenticate::Caller;
 use crate::store::{RevokeOutcome, RevokedBy};
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::family::has_client_auth;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::revocation::Revoked;
+use crate::tokens::family::{Family, has_client_auth};
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::clock::UnixTime;
 use crate::types::ids::TokenId;
@@ -45,6 +45,22 @@ pub fn right_of(caller: &Caller, family: Option<TokenId>) -> Result<(TokenId, Re
         Ok((family, RevokedBy::Admin))
     } else {
         Ok((family, RevokedBy::Owner(token.subject.clone())))
+    }
+}
+
+/// The session of a caller that wants to end another one of the same user: [`check_other`] decides. `None`: it ends its
+/// own, or may end all.
+pub fn session_of_other(caller: &VerifiedToken, family: TokenId, by: &RevokedBy) -> Option<TokenId> {
+    let of_caller = caller.family.filter(|of_caller| *of_caller != family)?;
+    matches!(by, RevokedBy::Owner(_)).then_some(of_caller)
+}
+
+/// A client that a user has let in ends its own session alone: the user has agreed to no more. `of_caller`: the session
+/// of the caller. If it is not known, nothing is ended.
+pub fn check_other(of_caller: Option<&Family>) -> Result<(), Reject> {
+    match of_caller {
+        Some(family) if family.grant.is_none() => Ok(()),
+        _ => Err(Reason::TokenNotFound.into()),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::store::{Store, StoreError, StoreFuture};
 use crate::tokens::family::Family;
 use crate::tokens::family::refresh_token::{PresentedToken, Roots};
 use crate::types::clock::SteadyClock;
+use crate::types::ids::TokenId;
 use crate::types::reject::Reject;
 
 pub struct Broker {
@@ -56,6 +57,11 @@ impl Broker {
     /// Waits until what this gateway knows of earlier calls is durable. To be called before a success that rests on it.
     pub async fn settle(&self) -> Result<(), Reject> {
         Ok(self.with_timeout(self.store.check()).await?)
+    }
+
+    /// The family with this id, alive or not.
+    pub async fn family(&self, id: TokenId) -> Result<Option<Family>, Reject> {
+        Ok(self.with_timeout(self.store.family(id)).await?)
     }
 
     /// The family of a refresh token, alive or not. `None` for a forged token, so that it reveals nothing.

@@ -12,6 +12,7 @@ use crate::auth::client_documents::ClientDocuments;
 use crate::auth::keyring::Keyring;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::refresh::RefreshRequest;
+use crate::broker::revoke::{check_other, session_of_other};
 use crate::broker::{BODY_LIMIT, Broker, EXCHANGE_BODY_LIMIT};
 use crate::gateway::authorization_counts::{AuthorizationCounts, Registration};
 use crate::gateway::authorization_server::settings::RegistrationSettings;
@@ -28,10 +29,7 @@ use crate::limits::pace::MinRate;
 use crate::limits::throttle::is_failure;
 use crate::protocols::http::body::{self, Body};
 use crate::protocols::http::respond;
-use crate::store::RevokedBy;
 use crate::tokens::audit_event::EventContext;
-use crate::tokens::jwt::VerifiedToken;
-use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
 
 type Outcome = Result<Response<Body>, Reject>;
@@ -116,26 +114,12 @@ impl TokenCalls {
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         let Revoker { caller, family, by } = self.checks(authenticator).revoke(parameter, headers, context).await?;
-        self.check_own(caller.token(), family, &by, context).await?;
+        if let Some(of_caller) = session_of_other(caller.token(), family, &by) {
+            check_other(self.broker.family(of_caller).await?.as_ref())?;
+        }
         let event = EventContext { caller: Some(caller.token().subject.clone()), ..context.event() };
         self.broker.revoke_family(family, by, event).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
-    }
-
-    /// A client that a user has let in ends its own session alone. The user has agreed to no more.
-    async fn check_own(
-        &self,
-        caller: &VerifiedToken,
-        family: TokenId,
-        by: &RevokedBy,
-        context: &RequestContext<'_>,
-    ) -> Result<(), Reject> {
-        let is_own = caller.family == Some(family);
-        let (RevokedBy::Owner(subject), Some(of_caller), false) = (by, caller.family, is_own) else { return Ok(()) };
-        match self.broker.grant(of_caller, subject, context.now).await? {
-            Some(session) if session.grant.is_some() => Err(Reason::TokenNotFound.into()),
-            _ => Ok(()),
-        }
     }
 
     /// A path that the operator chooses.

@@ -141,8 +141,10 @@ pub(super) fn warn_of_public(root: &Table<'_>, routes: &[Placed<Route>]) {
         let is_around = |resource: &&&Placed<Route>| {
             let above = resource.value.path.trim_end_matches('/');
             let below = public.value.path.strip_prefix(above);
-            let is_same_host = public.value.host.is_none() || public.value.host == resource.value.host;
-            is_same_host && below.is_some_and(|below| below.starts_with('/'))
+            // At "/", each public page is inside.
+            let hosts = [&public.value.host, &resource.value.host];
+            let is_same_host = hosts.iter().any(|host| host.is_none()) || hosts[0] == hosts[1];
+            is_same_host && !above.is_empty() && below.is_some_and(|below| below.starts_with('/'))
         };
         let Some(resource) = resources.iter().find(is_around) else { continue };
         let warning = ConfigError::new(

@@ -9,7 +9,7 @@ use super::pages::{self, ShownGrant};
 use crate::gateway::oauth::{Form, metadata};
 use crate::protocols::http::body::Body;
 use crate::store::RevokedBy;
-use crate::tokens::authorization::client_document;
+use crate::tokens::authorization::{client_document, client_registration};
 use crate::tokens::family::Family;
 use crate::tokens::sign_in::freshness::SignInRequest;
 use crate::types::ids::TokenId;
@@ -29,18 +29,20 @@ impl AuthorizationCall<'_, '_> {
         Ok(pages::grants(&shown, &self.settings.grants_page))
     }
 
-    /// A client as the user knows it from the consent page. Without a fetch, and also if it is known no more.
+    /// A client as the user knows it from the consent page. It needs no fetch.
     fn shown(&self, session: Family) -> ShownGrant {
         let id = &session.client_id;
         match find(id, self.clients, self.settings, &self.broker.roots, self.context.now) {
             Described::Here(client) => {
                 let redirect_uris = client.redirect_uris.to_vec();
-                ShownGrant { known_by: client.known_by, redirect_uris, session }
+                ShownGrant { known_by: Some(client.known_by), redirect_uris, session }
             }
             Described::AtItsUrl(_) | Described::Nowhere => {
-                let host = client_document::host_of(id).map(str::to_owned);
-                let of_host = |host| KnownBy::Document { host, is_named: false, name: None };
-                let known_by = host.map_or(KnownBy::Itself { name: None }, of_host);
+                let known_by = match client_document::host_of(id) {
+                    Ok(host) => Some(KnownBy::Document { host: host.to_owned(), is_named: false, name: None }),
+                    Err(_) if id.starts_with(client_registration::PREFIX) => Some(KnownBy::Itself { name: None }),
+                    Err(_) => None,
+                };
                 ShownGrant { known_by, redirect_uris: Vec::new(), session }
             }
         }

@@ -51,30 +51,36 @@ enum Script {
     Latin,
     Greek,
     Cyrillic,
-    /// Chinese, Japanese and Korean: names in them often have Latin words.
-    EastAsian,
-    /// Such as Armenian, Cherokee, Lisu, and the letters of formulas: most of them have letters that look Latin.
+    /// Chinese, Japanese and Korean, the scripts of India and Thailand, Arabic and Hebrew. Their words do not look
+    /// Latin, and names in them often have Latin words.
+    Distinct,
+    /// Such as Armenian, Cherokee, Lisu, and the letters of formulas: many of them have letters that look Latin.
     Other,
 }
 
 fn script_of(character: char) -> Option<Script> {
-    if !character.is_alphabetic() {
+    // Apostrophes of several languages count as letters.
+    if !character.is_alphabetic() || ('\u{2b0}'..='\u{2ff}').contains(&character) {
         return None;
     }
     Some(match character {
-        'a'..='z' | 'A'..='Z' | '\u{aa}' | '\u{ba}' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => Script::Latin,
+        'a'..='z' | 'A'..='Z' | '\u{aa}' | '\u{b5}' | '\u{ba}' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => {
+            Script::Latin
+        }
         '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Script::Greek,
         '\u{400}'..='\u{52f}' | '\u{1c80}'..='\u{1c8f}' | '\u{2de0}'..='\u{2dff}' | '\u{a640}'..='\u{a69f}' => {
             Script::Cyrillic
         }
-        '\u{1100}'..='\u{11ff}'
-        | '\u{3005}'..='\u{318f}'
+        '\u{590}'..='\u{eff}'
+        | '\u{1100}'..='\u{11ff}'
+        | '\u{3005}'..='\u{3006}'
+        | '\u{3021}'..='\u{312f}'
         | '\u{31a0}'..='\u{31ff}'
         | '\u{3400}'..='\u{9fff}'
         | '\u{ac00}'..='\u{d7ff}'
         | '\u{f900}'..='\u{faff}'
         | '\u{ff66}'..='\u{ff9f}'
-        | '\u{20000}'..='\u{3ffff}' => Script::EastAsian,
+        | '\u{20000}'..='\u{3ffff}' => Script::Distinct,
         _ => Script::Other,
     })
 }
@@ -106,6 +112,10 @@ mod tests {
             ("Հայերեն 2", Some("Հայերեն 2")),
             ("東京 Notes カナ", Some("東京 Notes カナ")),
             ("노트 app", Some("노트 app")),
+            ("ऐप AI", Some("ऐप AI")),
+            ("µTorrent Hawaiʻi", Some("µTorrent Hawaiʻi")),
+            ("G\u{3007}\u{3007}gle", None),
+            ("Googl\u{3163}", None),
             ("\u{200b}", None),
             ("", None),
         ] {

@@ -122,7 +122,8 @@ pub(super) fn providers(links: &[(&str, String)]) -> Response<Body> {
 /// A client that may act for the user.
 pub(super) struct ShownGrant {
     pub(super) session: Family,
-    pub(super) known_by: KnownBy,
+    /// `None`: the operator has removed it.
+    pub(super) known_by: Option<KnownBy>,
     /// Where its codes can go, if the gateway knows that.
     pub(super) redirect_uris: Vec<RedirectUri>,
 }
@@ -153,7 +154,7 @@ fn row(shown: &ShownGrant, action: &str) -> String {
          <dt>Since</dt><dd>{since}</dd><dt>Last used</dt><dd>{used}</dd>{address}</dl>\
          <form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"grant\" value=\"{id}\">\
          <button>End the access of {name}</button></form></li>",
-        origin = origin_of_client(&shown.known_by),
+        origin = shown.known_by.as_ref().map_or("No longer known here".to_owned(), origin_of_client),
         since = grant.created_at,
         used = grant.last_used_at,
         action = escaped(action),

@@ -58,9 +58,16 @@ pub(super) fn target(form: &Form, possible: &[String]) -> Result<Vec<String>, Re
     if requested.is_empty() {
         return Ok(possible.to_vec());
     }
-    let named = |name: &&str| possible.iter().find(|known| resource::is_named(known, name)).cloned();
-    let found: Option<Vec<String>> = requested.iter().map(named).collect();
-    found.ok_or_else(|| Reject::new(Reason::InvalidTarget, "an audience that this client cannot get"))
+    let mut target: Vec<String> = Vec::new();
+    for name in requested {
+        let known = possible.iter().find(|known| resource::is_named(known, name));
+        let unknown = || Reject::new(Reason::InvalidTarget, "an audience that this client cannot get");
+        let known = known.ok_or_else(unknown)?;
+        if !target.contains(known) {
+            target.push(known.clone());
+        }
+    }
+    Ok(target)
 }
 
 /// All possible scopes, or those that the client requests. A scope beyond them is an error, so that no client takes a

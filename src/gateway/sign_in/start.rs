@@ -105,8 +105,8 @@ impl SignIn {
         self.start_with(provider, target, &SignInRequest::default(), request, context)
     }
 
-    /// As [`SignIn::start`], for a client that asks how new the authentication is. It replaces what the operator asks,
-    /// and its hints do not.
+    /// As [`SignIn::start`], for a client that asks how new the authentication is. It replaces what the operator asks.
+    /// A hint of the client does not.
     pub(crate) fn start_with<B>(
         &self,
         provider: &str,

@@ -358,7 +358,7 @@ impl Issue {
             end_superseded(shared, session, &self.family, &self.context).await?;
         }
         if self.family.has_refresh_token() {
-            // First the sessions of the client, so that it ends none of another one.
+            // First the sessions of the client, so that a client ends its own sessions before those of others.
             if let Some(grant) = &self.grant {
                 self.keep_limit(shared, session, grant.max_live, Some(&self.family.client_id)).await?;
             }

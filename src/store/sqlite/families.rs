@@ -82,7 +82,7 @@ fn insert(
     // Before the limit, for which they do not count any more.
     end_superseded(batch, family, mark, context)?;
     let of_subject = batch.watermark(&family.subject, "")?;
-    // First the sessions of the client, so that it ends none of another one.
+    // First the sessions of the client, so that a client ends its own sessions before those of others.
     let of_client = of_client.map(|max_live| Limit { max_live, client_id: Some(&family.client_id) });
     for limit in of_client.into_iter().chain([Limit { max_live, client_id: None }]) {
         for surplus in least_recently_used(batch, family, of_subject, now, &limit)? {

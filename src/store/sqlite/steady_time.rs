@@ -68,8 +68,8 @@ impl SteadyNow {
         }
     }
 
-    /// When a rotation happened that was decided at the time of [`SteadyNow::deciding`]. A test that sets the clock has
-    /// decided at another time, and means it.
+    /// When a rotation happened that was decided at the time of [`SteadyNow::deciding`]. A test that sets the clock
+    /// decides at another time, which stays.
     pub(super) fn of_rotation(self, rotated_at: UnixTime, deciding: UnixTime) -> UnixTime {
         if rotated_at == deciding { self.time } else { rotated_at }
     }

@@ -245,7 +245,12 @@ fn is_host(host: &str) -> bool {
         return address.parse::<std::net::Ipv6Addr>().is_ok();
     }
     let is_other = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-    !host.is_empty() && !host.starts_with('.') && !host.contains("..") && host.bytes().all(is_other)
+    // With a dot at its end, it is the same host under another name.
+    !host.is_empty()
+        && !host.starts_with('.')
+        && !host.ends_with('.')
+        && !host.contains("..")
+        && host.bytes().all(is_other)
 }
 
 /// Two programs can resolve such a path to two others.

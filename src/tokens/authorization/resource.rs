@@ -7,7 +7,7 @@ pub struct OfferedResource {
     pub url: String,
     /// What its routes ask for.
     pub scopes: Vec<String>,
-    /// Those of them that a client gets which asks for none: what the challenges of its routes name.
+    /// What the challenges of its routes name. A client that asks for no scope gets these.
     pub default_scopes: Vec<String>,
 }
 

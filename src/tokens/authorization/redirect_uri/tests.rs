@@ -73,6 +73,7 @@ fn no_code_goes_to_a_text_that_is_read_in_two_ways() {
         "http://127.0.0.1:+80/callback",
         "http://127.0.0.1:00080/callback",
         "https://.app.example/",
+        "https://app.example./",
         "https://app..example/",
         "https://[::1/",
         "https://[zz]/",

@@ -208,6 +208,15 @@ async fn a_stranger_with_a_document_writes_nothing() {
     assert_eq!(marks, 0);
 }
 
+/// The status of the request of a stranger with this last byte of the address.
+async fn slowly(front: &Front, from: u8, client_id: &str) -> u16 {
+    let request = authorize(&[("client_id", client_id), ("redirect_uri", CALLBACK)]);
+    let path = request.strip_prefix(APP).expect("a URL of the gateway");
+    let mut stranger = Wire::connect_from([127, 0, 0, from].into(), front.gateway.address()).await;
+    stranger.send(format!("GET {path} HTTP/1.1\r\nHost: app.example\r\n\r\n")).await;
+    stranger.read_response().await.status
+}
+
 /// Each of them takes nearly as long as a fetch may.
 #[tokio::test]
 async fn fetches_of_new_documents_stop_no_client_that_users_have() {
@@ -227,10 +236,11 @@ async fn fetches_of_new_documents_stop_no_client_that_users_have() {
     let refresh = tokens["refresh_token"].as_str().expect("a token");
     front.gateway.clock.advance(Duration::from_mins(16));
     server.pages().delay = Duration::from_millis(2_500);
-    let strangers: Vec<_> = (0..4).map(|number| id.replace("client.json", &format!("{number}.json"))).collect();
-    let flood = join_all(strangers.iter().map(|stranger| status(&front, stranger)));
+    let asked =
+        async |number: u8| slowly(&front, 10 + number / 4, &id.replace("client.json", &format!("{number}.json"))).await;
+    let flood = join_all((0..32).map(asked));
     let refreshed = async {
-        eventually("all of them are fetched", || server.pages().seen.len() >= 5).await;
+        eventually("all of them are fetched", || server.pages().seen.len() >= 33).await;
         // The document of the client is there at once.
         server.pages().delay = Duration::ZERO;
         call(&front, &key, &id, &[("grant_type", "refresh_token"), ("refresh_token", refresh)]).await
@@ -246,15 +256,10 @@ async fn strangers_with_slow_servers_make_no_other_one_wait() {
     let (front, server, _folder) = front("[\"localhost\"]").await;
     server.pages().delay = SLOW;
     let base = url(&server);
-    let asked = async |from: u8, number: u8| {
-        let client_id = base.replace("client.json", &format!("{from}-{number}.json"));
-        let request = authorize(&[("client_id", &client_id), ("redirect_uri", CALLBACK)]);
-        let path = request.strip_prefix(APP).expect("a URL of the gateway");
-        let mut stranger = Wire::connect_from([127, 0, 0, from].into(), front.gateway.address()).await;
-        stranger.send(format!("GET {path} HTTP/1.1\r\nHost: app.example\r\n\r\n")).await;
-        stranger.read_response().await.status
+    let asked = async |number: u8| {
+        slowly(&front, 2 + number % 2, &base.replace("client.json", &format!("{number}.json"))).await
     };
-    let flood = join_all((0..20).map(|number| asked(2 + number % 2, number)));
+    let flood = join_all((0..20).map(asked));
     let honest = async {
         eventually("the strangers are served", || server.pages().seen.len() >= 8).await;
         server.pages().delay = Duration::ZERO;

@@ -105,7 +105,7 @@ async fn hints_of_the_client_reach_the_provider_and_nothing_else_does() {
     }
     assert!(parameter(&out, "acr_values").is_none() && parameter(&out, "id_token_hint").is_none(), "{out}");
     assert_ne!(parameter(&out, "nonce").as_deref(), Some("n"), "{out}");
-    let long = authorize(&[("login_hint", &*"a".repeat(257))]);
+    let long = authorize(&[("login_hint", &*"a".repeat(129))]);
     let out = Visitor::of(&front.gateway).navigate_until(&long, &front.liar.issuer).await;
     assert_eq!(parameter(&out, "login_hint"), None, "{out}");
 }

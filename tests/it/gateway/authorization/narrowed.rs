@@ -51,7 +51,7 @@ async fn a_refresh_can_ask_for_less_and_never_for_more() {
     }
 }
 
-/// A forged or a spent token tells nothing of what was granted.
+/// A spent token tells nothing of what was granted, and ends the session.
 #[tokio::test]
 async fn a_wrong_scope_hides_no_theft() {
     let mut front = front(OAUTH).await;
