@@ -316,7 +316,9 @@ fn denied_client(text: &str) -> Result<String, ConfigError> {
         return Ok(text.to_owned());
     }
     let error = ConfigError::new("this is no client id and no host", "expected printable ASCII characters");
-    Err(error.help("write the client_id as it is in lists of sessions, or the host of its document or redirect URI without https://"))
+    let help = "write the client_id as it is in lists of sessions, or the host of its document or redirect URI without \
+                https://";
+    Err(error.help(help))
 }
 
 /// `[[oauth.scope]]`

@@ -92,9 +92,7 @@ impl<'c> AuthorizationCall<'c, '_> {
     /// Keeps for `bearward explain` what the client asks for. `resources`: as the client sent them.
     pub(super) fn keep_request(&mut self, client_id: Option<&str>, redirect_uri: Option<&str>, resources: &[String]) {
         let asked = self.context.record.oauth.get_or_insert_default();
-        asked.client_id = client_id.map(str::to_owned);
-        asked.redirect_uri = redirect_uri.map(str::to_owned);
-        asked.resource = Some(resources.join(" ")).filter(|resources| !resources.is_empty());
+        asked.ask(client_id, redirect_uri, resources.iter().map(String::as_str));
     }
 
     pub(super) fn check_host(&self) -> Result<(), Reject> {

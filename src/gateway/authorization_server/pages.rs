@@ -223,7 +223,7 @@ fn target(uri: &RedirectUri) -> String {
         RedirectKind::Https => format!("<strong>{}</strong>", escaped(uri.host().unwrap_or_default())),
         RedirectKind::Loopback => "a program on this device".to_owned(),
         RedirectKind::PrivateScheme { .. } => {
-            let scheme = uri.as_str().split(':').next().unwrap_or_default();
+            let scheme = uri.private_scheme().unwrap_or_default();
             format!("the program on this device that opens <code>{}:</code> links", escaped(scheme))
         }
     }

@@ -25,7 +25,8 @@ impl Call<'_, '_> {
         if !self.endpoints.grant_types().contains(&grant) {
             return Err(Reason::UnsupportedGrantType.into());
         }
-        self.keep_request(form);
+        let asked = self.context.record.oauth.get_or_insert_default();
+        asked.ask(form.get("client_id"), form.get("redirect_uri"), form.resources());
         // Before the client causes a fetch of its document.
         self.endpoints.denied.check(form.get("client_id").unwrap_or_default(), &self.broker.roots)?;
         let Calling { client, assertion } = self.client(form).await?;
@@ -45,15 +46,6 @@ impl Call<'_, '_> {
             TOKEN_EXCHANGE => self.token_exchange(form, client, proved_client).await,
             _ => self.refresh(form, Calling { client, assertion }, proved_client).await,
         }
-    }
-
-    /// Keeps for `bearward explain` what the client asks for.
-    fn keep_request(&mut self, form: &Form) {
-        let resources: Vec<&str> = form.resources().collect();
-        let asked = self.context.record.oauth.get_or_insert_default();
-        asked.client_id = form.get("client_id").map(str::to_owned);
-        asked.redirect_uri = form.get("redirect_uri").map(str::to_owned);
-        asked.resource = if resources.is_empty() { None } else { Some(resources.join(" ")) };
     }
 
     async fn refresh(

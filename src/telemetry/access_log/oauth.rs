@@ -16,6 +16,19 @@ pub struct OAuthRequest {
 }
 
 impl OAuthRequest {
+    /// Keeps for `bearward explain` what the client asks for, as it sent it.
+    pub fn ask<'r>(
+        &mut self,
+        client_id: Option<&str>,
+        redirect_uri: Option<&str>,
+        resources: impl Iterator<Item = &'r str>,
+    ) {
+        let resources: Vec<&str> = resources.filter(|resource| !resource.is_empty()).collect();
+        self.client_id = client_id.map(str::to_owned);
+        self.redirect_uri = redirect_uri.map(str::to_owned);
+        self.resource = if resources.is_empty() { None } else { Some(resources.join(" ")) };
+    }
+
     /// Each text with at most `max` bytes, and without tokens.
     pub(in crate::telemetry) fn cut(&self, max: usize) -> Self {
         let short = |text: &Option<String>| text.as_ref().map(|text| cut(&without_tokens(text), max).into_owned());
