@@ -217,8 +217,7 @@ impl OwnCalls {
             Endpoint::Client(ClientEndpoint::Revoke) | Endpoint::Push => check_client_call(checks, headers, context),
             Endpoint::Client(ClientEndpoint::Token) => {
                 check_client_call(checks, headers, context)?;
-                let proved = checks.grant_proof(headers, context).await?;
-                self.check_knows_proof(proved.key.is_some())
+                self.check_grant_proof(checks, headers, context).await
             }
         }
     }
@@ -251,10 +250,21 @@ impl OwnCalls {
         let checks = self.checks(authenticator);
         checks.admit_capture(capture, permit, request.method(), request.headers(), context)?;
         if capture == Capture::Login {
-            let proved = checks.grant_proof(request.headers(), context).await?;
-            self.check_knows_proof(proved.key.is_some())?;
+            self.check_grant_proof(&checks, request.headers(), context).await?;
         }
         Ok(())
+    }
+
+    /// As if the body were good: then the gateway uses the proof up.
+    async fn check_grant_proof(
+        &self,
+        checks: &CallChecks<'_>,
+        headers: &HeaderMap,
+        context: &RequestContext<'_>,
+    ) -> Result<(), Failure> {
+        let proof = checks.grant_proof(headers, context).await?;
+        checks.use_up_at_all(proof, context).await?;
+        self.check_knows_proof(proof.bound.key.is_some())
     }
 
     fn check_knows_proof(&self, has_proof: bool) -> Result<(), Failure> {

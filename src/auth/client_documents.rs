@@ -310,9 +310,11 @@ fn allowed_host<'i>(client_id: &'i str, settings: &DocumentSettings) -> Result<&
     Ok(host)
 }
 
-/// A host as one client address asks for it: one address uses up no other one's fetches.
+/// A host as one client address asks for it: one address uses up no other one's fetches. As in all limits, a /64 is one
+/// address.
 fn key_of(host: &str, client: IpAddr) -> Key {
-    let digest = secret::digest(&[b"client document", host.as_bytes(), client.to_string().as_bytes()]);
+    let client = Key::from(client).to_bits().to_be_bytes();
+    let digest = secret::digest(&[b"client document", host.as_bytes(), &client]);
     Key::from(digest.first_chunk().map_or(0, |half| u128::from_be_bytes(*half)))
 }
 

@@ -11,31 +11,41 @@ use crate::types::clock::Uptime;
 /// Maximum number of values that are kept.
 const MAX_KEPT: usize = 1_000;
 
-/// Values by their URL. Beyond 1,000, the oldest makes room.
+/// Values by their URL. Beyond 1,000, the least recently used makes room.
 pub(super) struct Fetched<T> {
-    values: Mutex<HashMap<String, (Arc<T>, Uptime)>>,
+    values: Mutex<HashMap<String, Kept<T>>>,
+}
+
+struct Kept<T> {
+    value: Arc<T>,
+    fetched: Uptime,
+    used: Uptime,
 }
 
 impl<T> Fetched<T> {
     /// The value, if it was fetched less than `longest` ago.
     pub(super) fn get(&self, url: &str, longest: Duration, now: Uptime) -> Option<Arc<T>> {
-        let values = self.values.lock();
-        let (value, fetched) = values.get(url)?;
-        (now.since(*fetched) < longest).then(|| value.clone())
+        let mut values = self.values.lock();
+        let kept = values.get_mut(url)?;
+        if now.since(kept.fetched) >= longest {
+            return None;
+        }
+        kept.used = now;
+        Some(kept.value.clone())
     }
 
     pub(super) fn keep(&self, url: &str, value: Arc<T>, now: Uptime) {
         let mut values = self.values.lock();
         if values.len() >= MAX_KEPT && !values.contains_key(url) {
-            let oldest = values.iter().min_by_key(|(_, (_, fetched))| *fetched).map(|(url, _)| url.clone());
-            oldest.and_then(|url| values.remove(&url));
+            let unused = values.iter().min_by_key(|(_, kept)| kept.used).map(|(url, _)| url.clone());
+            unused.and_then(|url| values.remove(&url));
         }
-        values.insert(url.to_owned(), (value, now));
+        values.insert(url.to_owned(), Kept { value, fetched: now, used: now });
     }
 
     /// Each URL with what `read` says of its value.
     pub(super) fn all<R>(&self, read: impl Fn(&T) -> R) -> Vec<(String, R)> {
-        self.values.lock().iter().map(|(url, (value, _))| (url.clone(), read(value))).collect()
+        self.values.lock().iter().map(|(url, kept)| (url.clone(), read(&kept.value))).collect()
     }
 }
 
@@ -50,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_makes_room() {
+    fn the_least_recently_used_makes_room() {
         let fetched = Fetched::default();
         let at = |seconds: usize| Uptime::default() + Duration::from_secs(seconds as u64);
         let get = |fetched: &Fetched<usize>, number: usize| {
@@ -62,7 +72,8 @@ mod tests {
         fetched.keep("0", Arc::new(0), at(MAX_KEPT));
         assert_eq!(get(&fetched, 1), Some(1), "a value that is fetched again needs no room");
         fetched.keep("new", Arc::new(7), at(MAX_KEPT + 1));
-        assert_eq!((get(&fetched, 0), get(&fetched, 1), get(&fetched, 2)), (Some(0), None, Some(2)));
+        // 0 was fetched again, and 1 was used.
+        assert_eq!((get(&fetched, 0), get(&fetched, 1), get(&fetched, 2)), (Some(0), Some(1), None));
         assert_eq!(fetched.all(|_| ()).len(), MAX_KEPT);
     }
 

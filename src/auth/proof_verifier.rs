@@ -14,6 +14,14 @@ use crate::types::reject::{Reason, Reject};
 use crate::types::step::Step;
 use crate::types::thumbprint::Thumbprint;
 
+/// What a client that asks for tokens has proved.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GrantProof {
+    pub bound: Bound,
+    /// The other gateways have not been told that it was used: [`ProofVerifier::use_up_at_all`].
+    untold: Option<VerifiedProof>,
+}
+
 /// Verifies proofs, and remembers those that were used.
 pub struct ProofVerifier {
     pub proofs: Proofs,
@@ -73,16 +81,24 @@ impl ProofVerifier {
     }
 
     /// What a client that asks for tokens has proved: its certificate, and its key, if it sends a proof. The tokens are
-    /// then bound to the key (RFC 9449 section 5). The proof is used up, before anything is granted.
-    pub async fn grant_proof(&self, context: &AuthContext<'_>) -> Result<Bound, Reject> {
+    /// then bound to the key (RFC 9449 section 5). The proof is used up at this process.
+    pub async fn grant_proof(&self, context: &AuthContext<'_>) -> Result<GrantProof, Reject> {
         let certificate = context.presented.and_then(|presented| presented.certificate);
         let Some(presented) = context.presented.filter(PresentedProof::has_proof) else {
-            return Ok(Bound { key: None, certificate });
+            return Ok(GrantProof { bound: Bound { key: None, certificate }, untold: None });
         };
         let verified = self.verify_proof(&presented, None, context).await.map_err(of_grant)?;
-        let used = self.proofs.use_up_for_grant(&verified, self.max_used, context.now).await;
-        used.map_err(of_grant)?;
-        Ok(Bound { key: Some(verified.key), certificate })
+        self.proofs.use_up_for_grant(&verified, self.max_used, context.now).map_err(of_grant)?;
+        let untold = if self.proofs.shared.is_some() { Some(verified) } else { None };
+        Ok(GrantProof { bound: Bound { key: Some(verified.key), certificate }, untold })
+    }
+
+    /// Uses the proof of a client that asks for tokens up at all gateways. Everyone can make a key, and a call of a
+    /// stranger must write nothing to the store: call it when the client has shown who it is, or a code, a token or a
+    /// password that is good, and before anything is granted.
+    pub async fn use_up_at_all(&self, proof: GrantProof, now: UnixTime) -> Result<(), Reject> {
+        let Some(proof) = proof.untold else { return Ok(()) };
+        self.proofs.use_up_at_all(&proof, now).await.map_err(of_grant)
     }
 
     /// As [`ProofVerifier::grant_proof`], for a refresh beside an access token. A token that is bound needs a proof of
@@ -124,6 +140,13 @@ impl ProofVerifier {
             Some(nonces) if reject.reason == Reason::ProofNonce => reject.with_dpop_nonce(Some(nonces.current(now))),
             _ => reject,
         }
+    }
+}
+
+impl GrantProof {
+    /// Returns true if the other gateways have to learn that the proof was used.
+    pub fn is_untold(&self) -> bool {
+        self.untold.is_some()
     }
 }
 

@@ -15,6 +15,7 @@ use crate::tokens::jwt::Issuer;
 use crate::tokens::jwt::client_assertion::{self, ClientAssertion};
 use crate::tokens::jwt::verify::{self, TrustedIssuer};
 use crate::tokens::login::CLIENT_SUBJECT_PREFIX;
+use crate::tokens::sign_in::place::SignInPlace;
 use crate::types::reject::{Reason, Reject};
 
 /// `[[oauth.client]]`
@@ -45,6 +46,8 @@ pub struct ClientAuthorization {
     pub redirect_uris: Vec<RedirectUri>,
     /// `oauth.client.consent = "never"`: users are not asked.
     pub skips_consent: bool,
+    /// `oauth.client.sign_in`: where its users sign in. `None`: as those of all clients.
+    pub sign_in: Option<SignInPlace>,
     /// `oauth.client.require_par`: it sends its requests itself, before the browser does.
     pub must_push: bool,
 }

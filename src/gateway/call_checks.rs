@@ -11,6 +11,7 @@ use http::{HeaderMap, Method};
 
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{self, BearerToken};
+use crate::auth::proof_verifier::GrantProof;
 use crate::broker::revoke::{self, right_of};
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
@@ -100,8 +101,15 @@ impl CallChecks<'_> {
     }
 
     /// What a client has proved that asks for tokens.
-    pub async fn grant_proof(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<Bound, Reject> {
+    pub async fn grant_proof(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<GrantProof, Reject> {
         self.authenticator.proof_verifier.grant_proof(&context.auth_by(headers)).await
+    }
+
+    /// Uses that proof up at all gateways: see [`ProofVerifier::use_up_at_all`].
+    ///
+    /// [`ProofVerifier::use_up_at_all`]: crate::auth::proof_verifier::ProofVerifier::use_up_at_all
+    pub async fn use_up_at_all(&self, proof: GrantProof, context: &RequestContext<'_>) -> Result<(), Reject> {
+        self.authenticator.proof_verifier.use_up_at_all(proof, context.now).await
     }
 
     /// A login or logout at a backend: the gateway captures the response.

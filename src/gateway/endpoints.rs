@@ -145,6 +145,15 @@ impl Endpoints {
         self.token_endpoint.iter().chain(of_front).any(|known| known == path)
     }
 
+    /// Returns true for a page of the authorization server, which no page of another origin may read.
+    pub fn is_page(&self, path: &str) -> bool {
+        let pages = self
+            .authorization
+            .iter()
+            .flat_map(|settings| [&settings.authorization_endpoint, &settings.consent_page, &settings.grants_page]);
+        pages.into_iter().any(|known| known == path)
+    }
+
     /// The values of `grant_type` that the token endpoint accepts.
     pub fn grant_types(&self) -> Vec<&'static str> {
         let client_credentials = self.clients.iter().any(|client| client.client_credentials);

@@ -61,6 +61,7 @@ use crate::gateway::back::Back;
 use crate::gateway::client::Peer;
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::NewCookies;
+use crate::gateway::cors::NotShared;
 use crate::gateway::decide::{Decider, Decision};
 use crate::gateway::delivery::Delivery;
 use crate::gateway::endpoints::Endpoint;
@@ -191,7 +192,13 @@ impl Gateway {
         let rejected = result.as_ref().err().map(|reject| reject.reason);
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
-            Err(reject) => rules.reject(reject, self.token_calls.resource(), request, peer, &mut delivery),
+            Err(reject) => {
+                let mut rejected = rules.reject(reject, self.token_calls.resource(), request, peer, &mut delivery);
+                if self.token_calls.is_page(request.uri().path()) {
+                    rejected.0.response.extensions_mut().insert(NotShared);
+                }
+                rejected
+            }
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);
         if forwarded.is_local() && !rules.back.lets_pass(rejected) {
@@ -292,7 +299,7 @@ impl Gateway {
             }
             OwnCall::Endpoint(Endpoint::Browser(endpoint)) => {
                 let sign_in = self.sign_in.as_deref();
-                Box::pin(self.token_calls.authorize(endpoint, request, sign_in, context)).await
+                Box::pin(self.token_calls.authorize(endpoint, request, sign_in, authenticator, context)).await
             }
             OwnCall::Endpoint(endpoint) => {
                 Box::pin(self.token_calls.endpoint(endpoint, request, authenticator, context)).await
@@ -351,7 +358,7 @@ impl Gateway {
             }
         };
         let limits = login_capture::Limits { max_response: self.max_login_response, begun: context.clock.now() };
-        Box::pin(captured.finish(forwarded, broker, limits, context)).await
+        Box::pin(captured.finish(forwarded, &checks, broker, limits, context)).await
     }
 }
 

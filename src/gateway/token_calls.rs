@@ -201,6 +201,7 @@ impl TokenCalls {
         endpoint: BrowserEndpoint,
         request: &mut Request<Body>,
         sign_in: Option<&SignIn>,
+        authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         let settings = self.endpoints.authorization.as_deref().ok_or(Reason::NoRoute)?;
@@ -214,6 +215,7 @@ impl TokenCalls {
             denied: &self.endpoints.denied,
             issuer: &self.broker.settings.issuer,
             broker: &self.broker,
+            checks: self.checks(authenticator),
             sign_in,
             documents: &self.client_documents,
             counts: &self.authorization_counts,
@@ -317,6 +319,11 @@ impl TokenCalls {
     /// What a client without a token learns of, where the route has no resource of its own.
     pub fn resource(&self) -> Option<&ProtectedResource> {
         self.endpoints.resources.of_gateway.as_deref()
+    }
+
+    /// Returns true if no page of another origin may read a response to a request to this path.
+    pub fn is_page(&self, path: &str) -> bool {
+        self.endpoints.is_page(path)
     }
 
     /// The rejection of a request to this path, as its client understands it. On the way to tokens, the most common

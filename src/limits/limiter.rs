@@ -43,6 +43,12 @@ pub struct Quota {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u128);
 
+impl Key {
+    pub fn to_bits(self) -> u128 {
+        self.0
+    }
+}
+
 /// One customer: an IPv4 address, or an IPv6 /64, the smallest network that a customer gets.
 impl From<IpAddr> for Key {
     fn from(address: IpAddr) -> Key {

@@ -54,13 +54,20 @@ fn is_special_v4(address: Ipv4Addr) -> bool {
         || matches!((a, b, c), (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) | (224.., ..))
 }
 
-/// Unique local, link-local, the former site-local, multicast and documentation; the NAT64 of one network (RFC 8215),
-/// and the former addresses with an IPv4 address at their end (RFC 4291 section 2.5.5.1).
+/// Unique local, link-local, the former site-local, multicast and documentation (RFC 3849, RFC 9637); the NAT64 of one
+/// network (RFC 8215), and the former addresses with an IPv4 address at their end (RFC 4291 section 2.5.5.1). Of the
+/// special-purpose addresses that are not global (RFC 6890): those that are discarded, Teredo, benchmarks, and segment
+/// routing.
 fn is_special_v6(address: Ipv6Addr) -> bool {
     let [first, second, third, ..] = address.segments();
     matches!(first, 0xfc00..=0xfdff | 0xfe80..=0xffff)
         || (first, second) == (0x2001, 0xdb8)
         || (first, second, third) == (0x64, 0xff9b, 1)
+        || (first, second, third) == (0x100, 0, 0)
+        || (first, second) == (0x2001, 0)
+        || (first, second, third) == (0x2001, 2, 0)
+        || first == 0x3fff && second < 0x1000
+        || first == 0x5f00
         || address.segments()[..6] == [0; 6]
 }
 
@@ -106,6 +113,11 @@ mod tests {
                     "fec0::1",
                     "ff02::1",
                     "2001:db8::1",
+                    "2001::1",
+                    "2001:2::1",
+                    "100::1",
+                    "3fff:fff::1",
+                    "5f00::1",
                     "::ffff:10.0.0.1",
                     "64:ff9b::a00:1",
                     "64:ff9b:1::101:101",

@@ -16,7 +16,16 @@ const MAX_SIZE: usize = 4096;
 
 /// The only refresh token of the request. `None` if there is none, or more than one.
 pub fn refresh_token(headers: &HeaderMap) -> Option<&str> {
-    let mut values = cookie::values(headers, REFRESH);
+    only(headers, REFRESH)
+}
+
+/// The only access token of the request, as [`refresh_token`].
+pub fn access_token(headers: &HeaderMap) -> Option<&str> {
+    only(headers, ACCESS)
+}
+
+fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let mut values = cookie::values(headers, name);
     let value = values.next().filter(|value| !value.is_empty())?;
     if values.next().is_some() { None } else { str::from_utf8(value).ok() }
 }

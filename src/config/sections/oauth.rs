@@ -9,6 +9,7 @@ use crate::config::document::error::ConfigError;
 use crate::config::document::shape::Shape;
 use crate::config::document::table::Table;
 use crate::config::sections::issuer::Issuers;
+use crate::config::sections::oauth_authorization::AuthorizationKeys;
 use crate::config::sections::oauth_client_certificate::Certificates;
 use crate::config::sections::oauth_exchange::{self, Known};
 use crate::config::sections::placed::{Placed, report_duplicates};
@@ -65,7 +66,8 @@ pub(super) fn read(
         table.reject("scopes_supported", error.missing());
     }
     let resource_servers = resource_servers(table);
-    let clients = oauth_clients::clients(table, tokens, possible, &issuers.names);
+    let place = authorization.as_ref().map(AuthorizationKeys::place);
+    let clients = oauth_clients::clients(table, tokens, possible, &issuers.names, place);
     let denied = oauth_authorization::denied_clients(table, &clients);
     let mtls_url = mtls_url(table, possible);
     let known = Known { issuers: &issuers.accepted, names: &issuers.names, clients: &clients, providers };

@@ -16,7 +16,7 @@ use crate::config::sections::placed::{Placed, report_duplicates};
 use crate::config::sections::{keys, pem, route_path, rules};
 use crate::config::settings::TokenSettings;
 use crate::gateway::authorization_server::settings::{
-    AuthorizationSettings, RegistrationKind, RegistrationSettings, ScopeSettings, SignInPlace,
+    AuthorizationSettings, RegistrationKind, RegistrationSettings, ScopeSettings,
 };
 use crate::gateway::protected_resource::Resources;
 use crate::gateway::route::{Access, Capture, Route};
@@ -24,6 +24,7 @@ use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::authorization::resource::OfferedResource;
 use crate::tokens::family::ReuseRule;
+use crate::tokens::sign_in::place::SignInPlace;
 
 const AUTHORIZATION_ENDPOINT: &str = "/oauth/authorize";
 const CONSENT_PAGE: &str = "/oauth/consent";
@@ -104,6 +105,11 @@ pub(super) fn read(
 }
 
 impl AuthorizationKeys {
+    /// Where users sign in.
+    pub(super) fn place(&self) -> &SignInPlace {
+        &self.sign_in
+    }
+
     /// Clients get tokens for a resource, so there must be one.
     pub(super) fn with_resources(
         self,
@@ -332,7 +338,8 @@ fn scopes(table: &mut Table<'_>) -> Vec<ScopeSettings> {
 fn scope(table: &mut Table<'_>) -> Option<Placed<ScopeSettings>> {
     let name = table.required("name", rules::SCOPE, "\"notes:read\"").and_then(|value| value.parse(rules::scope));
     let text = table.take("text", Shape::Text).and_then(|value| value.string().map(str::to_owned));
+    let is_optional = table.boolean("optional", false);
     let claim = table.optional_table("claim", rules::claim).flatten();
     let place = table.place("name");
-    Some(Placed { value: ScopeSettings { name: name?, text, claim }, place })
+    Some(Placed { value: ScopeSettings { name: name?, text, is_optional, claim }, place })
 }

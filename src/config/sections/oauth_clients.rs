@@ -1,5 +1,6 @@
 //! `[[oauth.client]]`: clients that authenticate with a key of their own, or with a certificate.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::keyring::{KeyFile, KeySource, Location, OnStale, Remote, Startup};
@@ -16,6 +17,7 @@ use crate::tokens::authorization::client_registration;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::family::Lifetimes;
 use crate::tokens::jwt::{Algorithm, Issuer, client_assertion, is_hmac};
+use crate::tokens::sign_in::place::SignInPlace;
 
 /// A longer name would not fit into a subject.
 const MAX_CLIENT_ID: usize = 200;
@@ -23,14 +25,15 @@ const MAX_CLIENT_ID: usize = 200;
 const ONE_SECOND: Duration = Duration::from_secs(1);
 const ONE_MINUTE: Duration = Duration::from_mins(1);
 
-/// `issuers`: all accepted issuers, the gateway itself first.
+/// `issuers`: all accepted issuers, the gateway itself first. `place`: where the users of other clients sign in.
 pub(super) fn clients(
     table: &mut Table<'_>,
     tokens: &TokenSettings,
     possible: Certificates,
     issuers: &[String],
+    place: Option<&SignInPlace>,
 ) -> Vec<RegisteredClient> {
-    let clients = table.tables("client", |table| client(table, tokens, possible, issuers));
+    let clients = table.tables("client", |table| client(table, tokens, possible, issuers, place));
     let clients: Vec<_> = clients.into_iter().flatten().collect();
     let message = "two clients have the same client_id";
     report_duplicates(table.report(), &clients, message, "expected a different name", |client| &client.client_id);
@@ -43,6 +46,7 @@ fn client(
     tokens: &TokenSettings,
     possible: Certificates,
     issuers: &[String],
+    place: Option<&SignInPlace>,
 ) -> Option<Placed<RegisteredClient>> {
     let client_id = table.required("client_id", Shape::Pattern("^[ -9;-~]{1,200}$"), "\"ci\"");
     let client_id = client_id.and_then(|value| value.parse(|text| client_id_beside(text, issuers)));
@@ -61,7 +65,7 @@ fn client(
     }
     let client_credentials = client_credentials(table, method);
     let dpop_bound = table.boolean("dpop_bound_access_tokens", false);
-    let authorization = authorization(table, method);
+    let authorization = authorization(table, method, place);
     let scopes = table.take("scopes", Shape::list(rules::SCOPE));
     table.default("scopes", Vec::<String>::new());
     let scopes = scopes.and_then(|value| value.list_of("[\"orders:read\"]", rules::scope)).unwrap_or_default();
@@ -136,12 +140,13 @@ fn client_credentials(table: &mut Table<'_>, method: Method) -> bool {
     is_on && authenticates
 }
 
-/// `redirect_uris`, `require_par` and `consent`: how the client asks users.
-fn authorization(table: &mut Table<'_>, method: Method) -> Option<ClientAuthorization> {
+/// `redirect_uris`, `sign_in`, `require_par` and `consent`: how the client asks users.
+fn authorization(table: &mut Table<'_>, method: Method, place: Option<&SignInPlace>) -> Option<ClientAuthorization> {
     let example = "[\"https://app.example/callback\"]";
     let value = table.take("redirect_uris", Shape::list(Shape::Text));
     table.default("redirect_uris", Vec::<String>::new());
     let redirect_uris = value.and_then(|value| value.list_of(example, redirect_uri)).unwrap_or_default();
+    let sign_in = sign_in(table, place);
     let must_push = table.boolean("require_par", false);
     let skips_consent = table.choice("consent", false, &[("always", false), ("never", true)]);
     if redirect_uris.is_empty() {
@@ -159,7 +164,23 @@ fn authorization(table: &mut Table<'_>, method: Method) -> Option<ClientAuthoriz
         );
         table.reject("consent", error.help("only a site with https:// redirect_uris can go without consent"));
     }
-    Some(ClientAuthorization { redirect_uris, skips_consent, must_push })
+    Some(ClientAuthorization { redirect_uris, skips_consent, sign_in, must_push })
+}
+
+/// `oauth.client.sign_in`: some of the providers of `oauth.sign_in`.
+fn sign_in(table: &mut Table<'_>, place: Option<&SignInPlace>) -> Option<SignInPlace> {
+    let value = table.take("sign_in", Shape::list(Shape::Text))?;
+    let all: &[Arc<str>] = if let Some(SignInPlace::Providers(all)) = place { all } else { &[] };
+    let find = |text: &str| {
+        let found = all.iter().find(|name| ***name == *text).cloned();
+        found.ok_or_else(|| {
+            ConfigError::new(
+                format!("users of clients do not sign in at `{text}`"),
+                "expected a name that `sign_in` in [oauth] has",
+            )
+        })
+    };
+    value.some_of("[\"login\"]", find).map(SignInPlace::Providers)
 }
 
 fn redirect_uri(text: &str) -> Result<RedirectUri, ConfigError> {

@@ -12,6 +12,7 @@ use crate::auth::client_documents::ClientDocuments;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::broker::Broker;
 use crate::gateway::authorization_counts::{AuthorizationCounts, Consent, Registration};
+use crate::gateway::call_checks::CallChecks;
 use crate::gateway::context::RequestContext;
 use crate::gateway::oauth::metadata;
 use crate::gateway::sign_in::{SignIn, is_host_of};
@@ -33,6 +34,7 @@ pub(crate) struct AuthorizationCall<'c, 'r> {
     /// `tokens.issuer`
     pub(crate) issuer: &'c str,
     pub(crate) broker: &'c Broker,
+    pub(crate) checks: CallChecks<'c>,
     /// `None`: users sign in at `oauth.login_page`.
     pub(crate) sign_in: Option<&'c SignIn>,
     pub(crate) documents: &'c ClientDocuments,

@@ -6,12 +6,13 @@ use std::borrow::Cow;
 use super::html::shown_name;
 use super::settings::{AuthorizationSettings, RegistrationSettings};
 use crate::auth::client_documents::DocumentSettings;
-use crate::auth::registered_clients::RegisteredClient;
+use crate::auth::registered_clients::{ClientAuthorization, RegisteredClient};
 use crate::tokens::authorization::client_document::{self, ClientDocument};
 use crate::tokens::authorization::client_name;
 use crate::tokens::authorization::client_registration::{ClientRegistration, PREFIX};
 use crate::tokens::authorization::redirect_uri::{self, RedirectKind, RedirectUri};
 use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::sign_in::place::SignInPlace;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
@@ -66,6 +67,20 @@ pub(super) fn find<'c>(
         Some(documents) if id.starts_with(client_document::SCHEME) => Described::AtItsUrl(documents),
         _ => Described::Nowhere,
     }
+}
+
+/// How a client of `[[oauth.client]]` may ask users.
+pub(super) fn registered<'c>(id: &str, clients: &'c [RegisteredClient]) -> Option<&'c ClientAuthorization> {
+    clients.iter().find(|client| client.client_id == id)?.authorization.as_ref()
+}
+
+/// Where the users of this client sign in.
+pub(super) fn sign_in_place<'c>(
+    id: &str,
+    clients: &'c [RegisteredClient],
+    settings: &'c AuthorizationSettings,
+) -> &'c SignInPlace {
+    registered(id, clients).and_then(|client| client.sign_in.as_ref()).unwrap_or(&settings.sign_in)
 }
 
 /// Why the gateway knows a client.
@@ -185,10 +200,20 @@ impl<'c> AskingClient<'c> {
 }
 
 /// The beginning of a text that a client has sent: the detail of a rejection must have room for what is wrong with it.
+/// Of a sealed text of the gateway, only its kind.
 pub(super) fn shortened(text: &str) -> String {
     const MAX: usize = 80;
+    if let Some(kind) = sealed_kind(text) {
+        return format!("{kind}…");
+    }
     if text.len() <= MAX {
         return text.to_owned();
     }
     format!("{}…", &text[..text.floor_char_boundary(MAX)])
+}
+
+/// How a text that this gateway has sealed begins, such as `bwd1_`.
+fn sealed_kind(text: &str) -> Option<&str> {
+    let (kind, _) = text.split_at_checked(5)?;
+    if kind.starts_with("bw") && kind.ends_with("1_") { Some(kind) } else { None }
 }

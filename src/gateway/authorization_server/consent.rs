@@ -3,15 +3,15 @@
 use http::{Request, Response};
 
 use super::call::AuthorizationCall;
-use super::clients::AskingClient;
-use super::pages::{self, Question};
+use super::clients::{AskingClient, sign_in_place};
+use super::pages::{self, Question, ShownScope};
 use crate::gateway::authorization_counts::Consent;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::request::{RequestError, SignInWish};
 use crate::tokens::family::Family;
-use crate::types::reject::Reject;
+use crate::types::reject::{Reason, Reject};
 
 impl AuthorizationCall<'_, '_> {
     /// `GET`: the page, a redirect to a provider, or an answer if the client wants the user not to be asked.
@@ -28,39 +28,44 @@ impl AuthorizationCall<'_, '_> {
                 let error = RequestError::new("login_required", "the user is not signed in");
                 return self.answer_error(&pending, error).await;
             }
-            return self.begin_sign_in(&self.consent_path(&sealed), &pending.request.at_sign_in(), request).await;
+            let place = sign_in_place(&pending.client_id, self.clients, self.settings);
+            let wanted = pending.request.at_sign_in();
+            return self.begin_sign_in(place, &self.consent_path(&sealed), &wanted, request).await;
         };
         let client = self.client_of(&pending).await?;
-        if client.skips_consent {
-            let to = client.grantee();
-            return self.allow(&pending, &session, to, Consent::Skipped);
+        if client.skips_consent && !pending.request.wants_consent {
+            let scopes = self.grantable(&client, &pending, &session);
+            return self.allow(&pending, &session, &scopes, client.grantee(), Consent::Skipped);
         }
         if is_silent {
             let error = RequestError::new("consent_required", "the user must be asked");
             return self.answer_error(&pending, error).await;
         }
-        self.page(&client, &pending, &sealed, &session)
+        self.page(&client, &pending, &sealed, &session).await
     }
 
-    pub(super) fn page(
+    pub(super) async fn page(
         &self,
         client: &AskingClient<'_>,
         pending: &PendingRequest,
         sealed: &str,
         session: &Family,
     ) -> Result<Response<Body>, Reject> {
-        let text_of = |name: &String| {
-            let known = self.settings.scope(name).and_then(|scope| scope.text.clone());
-            known.unwrap_or_else(|| name.clone())
-        };
-        let scopes = self.grantable(pending, session);
+        let scopes = self.grantable(client, pending, session);
+        let grants = self.broker.grants_of(&session.subject, self.context.now).await?;
+        if grants.iter().any(|grant| grant.id == pending.id) {
+            return Err(Reject::new(Reason::ConsentStale, "the user has agreed, and the client has its tokens"));
+        }
+        let of_client: Vec<_> = grants.iter().filter(|grant| grant.client_id == client.id).collect();
         Ok(pages::consent(&Question {
             client_id: client.id,
             known_by: &client.known_by,
             redirect_uri: &pending.request.redirect_uri,
             resources: &pending.request.resources,
-            scopes: scopes.iter().map(text_of).collect(),
+            scopes: scopes.iter().map(|name| self.shown_scope(name)).collect(),
             user: name_of(session),
+            granted_since: of_client.iter().map(|grant| grant.created_at).min(),
+            ends_oldest: of_client.len() >= self.settings.sessions_per_client,
             lifetime: self.settings.grant_lifetime,
             action: &self.settings.consent_page,
             other_user: self.other_user(&self.consent_path(sealed))?,
@@ -68,6 +73,18 @@ impl AuthorizationCall<'_, '_> {
             session: session.id.to_string(),
         }))
     }
+
+    fn shown_scope<'s>(&'s self, name: &'s str) -> ShownScope<'s> {
+        let known = self.settings.scope(name);
+        let text = known.and_then(|scope| scope.text.as_deref()).unwrap_or(name);
+        let is_optional = known.is_some_and(|scope| scope.is_optional);
+        ShownScope { text, field: field_of(name), is_optional }
+    }
+}
+
+/// The field of the form that says that the user grants a scope.
+pub(super) fn field_of(scope: &str) -> String {
+    format!("scope:{scope}")
 }
 
 /// How the user knows the session: by the most familiar claim.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use super::call::AuthorizationCall;
+use super::consent::field_of;
 use crate::gateway::authorization_counts::Consent;
 use crate::gateway::oauth::Form;
 use crate::protocols::http::body::Body;
@@ -26,12 +27,14 @@ impl AuthorizationCall<'_, '_> {
         let client = self.client_of(&pending).await?;
         // Another user has signed in since the page was made.
         if form.required("session")? != session.id.to_string() {
-            return self.page(&client, &pending, sealed, &session);
+            return self.page(&client, &pending, sealed, &session).await;
         }
         match form.required("decision")? {
             "allow" => {
-                let to = client.grantee();
-                self.allow(&pending, &session, to, Consent::Allowed)
+                let mut scopes = self.grantable(&client, &pending, &session);
+                // Those that the page has shown, and the user has not left out. More may be possible since.
+                scopes.retain(|name| form.get(&field_of(name)).is_some());
+                self.allow(&pending, &session, &scopes, client.grantee(), Consent::Allowed)
             }
             _ => {
                 let event = self.context.event();

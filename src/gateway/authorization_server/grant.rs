@@ -5,7 +5,7 @@ use http::{HeaderMap, Response};
 
 use super::browser_cookie;
 use super::call::{AuthorizationCall, redirect};
-use super::clients::Grantee;
+use super::clients::{AskingClient, Grantee};
 use crate::gateway::authorization_counts::Consent;
 use crate::gateway::oauth::metadata;
 use crate::gateway::sign_in::is_part_of_page;
@@ -59,11 +59,20 @@ impl AuthorizationCall<'_, '_> {
         Ok(())
     }
 
-    /// The scopes that this user can grant: those of the user's own session, and those of `[[oauth.scope]]` for which
-    /// the session has the claim. A client never gets more than its user has.
-    pub(super) fn grantable(&self, pending: &PendingRequest, session: &Family) -> Vec<String> {
+    /// The scopes that this user can grant to the client now: those of the user's own session, and those of
+    /// `[[oauth.scope]]` for which the session has the claim. The operator may have taken some of them from the client
+    /// since it asked.
+    pub(super) fn grantable(
+        &self,
+        client: &AskingClient<'_>,
+        pending: &PendingRequest,
+        session: &Family,
+    ) -> Vec<String> {
         let own: Vec<&str> = session.scope.split(' ').collect();
         let is_grantable = |name: &&String| {
+            if client.scopes.is_some_and(|scopes| !scopes.contains(name)) {
+                return false;
+            }
             let by_rule = self.settings.scope(name).is_some_and(|scope| {
                 scope.claim.as_ref().is_none_or(|claim| claim.violation(&session.claims).is_none())
             });
@@ -72,17 +81,17 @@ impl AuthorizationCall<'_, '_> {
         pending.request.scopes.iter().filter(is_grantable).cloned().collect()
     }
 
-    /// Answers with a code. `consent`: whether the user was asked.
+    /// Answers with a code. `scopes`: those that the user grants. `consent`: whether the user was asked.
     pub(super) fn allow(
         &mut self,
         pending: &PendingRequest,
         session: &Family,
+        scopes: &[String],
         to: Grantee,
         consent: Consent,
     ) -> Result<Response<Body>, Reject> {
         let Grantee { label, authenticates: for_authenticated } = to;
-        let scope = self.grantable(pending, session).join(" ");
-        let granted = Granted { scope, session: session.id, label, for_authenticated };
+        let granted = Granted { scope: scopes.join(" "), session: session.id, label, for_authenticated };
         let code = AuthorizationCode::new(pending, granted, self.context.now);
         let code = code.seal(&self.broker.roots);
         let code = code.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;

@@ -20,9 +20,10 @@ impl AuthorizationCall<'_, '_> {
     pub(super) async fn show_grants<B>(&mut self, request: &Request<B>) -> Result<Response<Body>, Reject> {
         self.check_host()?;
         self.check_navigation(request.headers())?;
-        let user = self.sessions(request.headers()).await?.into_iter().next();
+        let user = self.sessions(&self.settings.sign_in, request.headers()).await?.into_iter().next();
         let Some(user) = user else {
-            return self.begin_sign_in(&self.settings.grants_page, &SignInRequest::default(), request).await;
+            let place = &self.settings.sign_in;
+            return self.begin_sign_in(place, &self.settings.grants_page, &SignInRequest::default(), request).await;
         };
         let grants = self.broker.grants_of(&user.subject, self.context.now).await?;
         let shown: Vec<ShownGrant> = grants.into_iter().map(|session| self.shown(session)).collect();
@@ -54,7 +55,7 @@ impl AuthorizationCall<'_, '_> {
         self.check_navigation(request.headers())?;
         self.check_origin(request.headers())?;
         let form = Form::read(request.headers(), form)?;
-        let user = self.sessions(request.headers()).await?.into_iter().next();
+        let user = self.sessions(&self.settings.sign_in, request.headers()).await?.into_iter().next();
         let user = user.ok_or_else(|| Reject::new(Reason::ConsentStale, "the session of the user has ended"))?;
         let unknown = || Reject::new(Reason::TokenNotFound, "this is no grant of the user");
         let id = TokenId::parse(form.required("grant")?).ok_or_else(unknown)?;

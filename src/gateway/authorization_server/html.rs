@@ -19,14 +19,26 @@ pub(super) fn escaped(text: &str) -> String {
 /// The longest name that a page shows, in characters.
 const MAX_NAME: usize = 64;
 
-/// A name that a client gives itself, as a page may show it: without the characters that turn the direction of a text,
-/// or that have no width, and not too long. `None` if it mixes letters of several scripts, so that it could look like
-/// another one.
+/// A name that a client gives itself, as a page may show it: letters, digits and a few signs, and not too long.
+/// Quotation marks would end the quotes around it, a picture could be a seal, and many characters have no width or turn
+/// the direction of a text. `None` if it mixes letters of several scripts, so that it could look like another one.
 pub(super) fn shown_name(name: &str) -> Option<String> {
-    let is_shown = |character: &char| !character.is_control() && !is_invisible(*character);
-    let shown: String = name.chars().filter(is_shown).take(MAX_NAME).collect();
+    let shown: String = name.chars().filter(|character| is_shown(*character)).take(MAX_NAME).collect();
     let shown = shown.trim();
-    if shown.is_empty() || has_several_scripts(shown) { None } else { Some(shown.to_owned()) }
+    if !shown.chars().any(char::is_alphanumeric) || has_several_scripts(shown) { None } else { Some(shown.to_owned()) }
+}
+
+/// The name of a client in quotes. What it does to the direction of its letters ends with it.
+pub(super) fn quoted(name: &str) -> String {
+    format!("“\u{2068}{}\u{2069}”", escaped(name))
+}
+
+fn is_shown(character: char) -> bool {
+    let is_sign =
+        matches!(character, ' ' | '-' | '.' | '_' | ',' | '&' | '\'' | '(' | ')' | '+' | '/' | ':' | '#' | '@');
+    // The vowel signs and marks of scripts that do without them in no word.
+    let is_mark = ('\u{591}'..='\u{eff}').contains(&character);
+    !is_invisible(character) && (character.is_alphanumeric() || is_sign || is_mark && !character.is_control())
 }
 
 /// Zero-width characters, marks of direction, and variation selectors.
@@ -42,7 +54,7 @@ fn is_invisible(character: char) -> bool {
 fn has_several_scripts(text: &str) -> bool {
     let has = |script: Script| text.chars().any(|character| script_of(character) == Some(script));
     let alphabets = [Script::Latin, Script::Greek, Script::Cyrillic, Script::Other];
-    alphabets.into_iter().filter(|script| has(*script)).count() > 1
+    has(Script::Imitation) || alphabets.into_iter().filter(|script| has(*script)).count() > 1
 }
 
 /// The scripts of names that a page tells apart.
@@ -54,8 +66,10 @@ enum Script {
     /// Chinese, Japanese and Korean, the scripts of India and Thailand, Arabic and Hebrew. Their words do not look
     /// Latin, and names in them often have Latin words.
     Distinct,
-    /// Such as Armenian, Cherokee, Lisu, and the letters of formulas: many of them have letters that look Latin.
+    /// Such as Armenian, Cherokee and Lisu: many of them have letters that look Latin.
     Other,
+    /// Letters that are Latin in another shape: of full width, and of formulas.
+    Imitation,
 }
 
 fn script_of(character: char) -> Option<Script> {
@@ -70,6 +84,9 @@ fn script_of(character: char) -> Option<Script> {
         '\u{370}'..='\u{3ff}' | '\u{1f00}'..='\u{1fff}' => Script::Greek,
         '\u{400}'..='\u{52f}' | '\u{1c80}'..='\u{1c8f}' | '\u{2de0}'..='\u{2dff}' | '\u{a640}'..='\u{a69f}' => {
             Script::Cyrillic
+        }
+        '\u{2100}'..='\u{218f}' | '\u{24b6}'..='\u{24e9}' | '\u{ff21}'..='\u{ff5a}' | '\u{1d400}'..='\u{1d7ff}' => {
+            Script::Imitation
         }
         '\u{590}'..='\u{eff}'
         | '\u{1100}'..='\u{11ff}'
@@ -117,6 +134,13 @@ mod tests {
             ("G\u{3007}\u{3007}gle", None),
             ("Googl\u{3163}", None),
             ("\u{200b}", None),
+            ("Google” — verified by your administrator. “", Some("Google  verified by your administrator.")),
+            ("✅ Verified", Some("Verified")),
+            ("Goo\u{2800}gle", Some("Google")),
+            ("a\u{301}\u{301}\u{301}b", Some("ab")),
+            ("ｇｏｏｇｌｅ", None),
+            ("ภาษาไทย", Some("ภาษาไทย")),
+            ("...", None),
             ("", None),
         ] {
             assert_eq!(shown_name(name).as_deref(), expected, "{name:?}");

@@ -30,6 +30,8 @@ use http::{Request, Response};
 use crate::gateway::cors::NotShared;
 use crate::gateway::endpoints::BrowserEndpoint;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::parameters::read as read_parameters;
+use crate::tokens::authorization::pending::PendingRequest;
 use crate::types::reject::{Reason, Reject};
 
 pub(crate) use call::AuthorizationCall;
@@ -55,7 +57,8 @@ impl AuthorizationCall<'_, '_> {
         let mut response = match answered {
             Ok(response) => response,
             Err(reject) => {
-                let response = pages::failed(&reject, help(&reject), self.context.record.request_id);
+                let again = self.again(request, form, &reject);
+                let response = pages::failed(&reject, help(&reject), again.as_deref(), self.context.record.request_id);
                 self.context.record.rejected = Some(reject);
                 response
             }
@@ -63,6 +66,19 @@ impl AuthorizationCall<'_, '_> {
         response.extensions_mut().insert(NotShared);
         self.count(endpoint);
         response
+    }
+
+    /// A link that begins the request again, if the browser has no cookie of it or took too long.
+    fn again<B>(&self, request: &Request<B>, form: Option<&Bytes>, reject: &Reject) -> Option<String> {
+        if !matches!(reject.reason, Reason::ConsentCookie | Reason::ConsentStale) {
+            return None;
+        }
+        let text = match form {
+            Some(form) => str::from_utf8(form).ok()?,
+            None => request.uri().query()?,
+        };
+        let sealed = read_parameters(text).ok()?.remove("request")?;
+        self.link_to(&PendingRequest::open(&sealed, &self.broker.roots)?)
     }
 
     /// Counts what came of the call, from its record.

@@ -9,10 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::clients::KnownBy;
-use super::html::{escaped, shown_name};
+use super::html::{escaped, quoted, shown_name};
 use crate::protocols::http::body::Body;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::family::Family;
+use crate::types::clock::UnixTime;
 use crate::types::ids::RequestId;
 use crate::types::reject::Reject;
 use crate::types::secret;
@@ -42,10 +43,13 @@ pub(super) struct Question<'q> {
     pub(super) known_by: &'q KnownBy,
     pub(super) redirect_uri: &'q RedirectUri,
     pub(super) resources: &'q [String],
-    /// The texts of the scopes.
-    pub(super) scopes: Vec<String>,
+    pub(super) scopes: Vec<ShownScope<'q>>,
     /// How the user is called.
     pub(super) user: &'q str,
+    /// Since when the client may act for this user already.
+    pub(super) granted_since: Option<UnixTime>,
+    /// The user has as many sessions of the client as there can be.
+    pub(super) ends_oldest: bool,
     /// How long the client may act.
     pub(super) lifetime: Duration,
     /// Where the form goes: a path.
@@ -54,6 +58,15 @@ pub(super) struct Question<'q> {
     /// The hidden fields.
     pub(super) request: &'q str,
     pub(super) session: String,
+}
+
+/// A scope that a client asks for.
+pub(super) struct ShownScope<'q> {
+    pub(super) text: &'q str,
+    /// The name of the field by which the user grants it.
+    pub(super) field: String,
+    /// The user can leave it out.
+    pub(super) is_optional: bool,
 }
 
 /// Where another user can sign in: a path and a query.
@@ -68,16 +81,23 @@ pub(super) enum OtherUser {
 pub(super) fn consent(question: &Question<'_>) -> Response<Body> {
     let name = client_name(question);
     let title = format!("Allow {name}?");
-    let scopes: String = question.scopes.iter().map(|text| format!("<li>{}</li>", escaped(text))).collect();
+    let scopes: String = question.scopes.iter().map(scope).collect();
     let scopes = if scopes.is_empty() { String::new() } else { format!("<p>It asks to:</p><ul>{scopes}</ul>") };
+    let granted = match question.granted_since {
+        Some(since) if question.ends_oldest => format!("since {since}; its oldest session ends"),
+        Some(since) => format!("since {since}"),
+        None => "no".to_owned(),
+    };
     let resources: String =
         question.resources.iter().map(|url| format!("<li><code>{}</code></li>", escaped(url))).collect();
     let content = format!(
-        "<p><strong>{name}</strong> wants to act for you at:</p><ul>{resources}</ul>{scopes}\
+        "<form method=\"post\" action=\"{action}\">\
+         <p><strong>{name}</strong> wants to act for you at:</p><ul>{resources}</ul>{scopes}\
          <dl><dt>Application</dt><dd>{origin}</dd><dt>Goes back to</dt><dd>{target}</dd>\
-         <dt>You are signed in as</dt><dd>{user}</dd><dt>For at most</dt><dd>{lifetime}</dd></dl>\
+         <dt>You are signed in as</dt><dd>{user}</dd><dt>It has access already</dt><dd>{granted}</dd>\
+         <dt>For at most</dt><dd>{lifetime}</dd></dl>\
          {warning}\
-         <form method=\"post\" action=\"{action}\"><input type=\"hidden\" name=\"request\" value=\"{request}\">\
+         <input type=\"hidden\" name=\"request\" value=\"{request}\">\
          <input type=\"hidden\" name=\"session\" value=\"{session}\">\
          <button name=\"decision\" value=\"allow\">Allow</button> \
          <button name=\"decision\" value=\"deny\">Do not allow</button></form>\
@@ -93,6 +113,16 @@ pub(super) fn consent(question: &Question<'_>) -> Response<Body> {
         other_user = other_user(&question.other_user),
     );
     page(StatusCode::OK, &title, &content)
+}
+
+fn scope(scope: &ShownScope<'_>) -> String {
+    let text = escaped(scope.text);
+    let field = format!("name=\"{}\" value=\"yes\"", escaped(&scope.field));
+    if scope.is_optional {
+        format!("<li><label><input type=\"checkbox\" {field} checked> {text} (you can leave this out)</label></li>")
+    } else {
+        format!("<li>{text}<input type=\"hidden\" {field}></li>")
+    }
 }
 
 fn other_user(place: &OtherUser) -> String {
@@ -172,14 +202,17 @@ pub(super) fn sign_in_again(target: &str) -> Response<Body> {
     page(StatusCode::OK, "Sign in again", &content)
 }
 
-/// Why the request of a client fails. `help`: what the user can do.
+/// Why the request of a client fails. `help`: what the user can do. `again`: a link that begins the request again.
 /// `request_id`: the operator finds the request by it.
-pub(super) fn failed(reject: &Reject, help: &str, request_id: RequestId) -> Response<Body> {
+pub(super) fn failed(reject: &Reject, help: &str, again: Option<&str>, request_id: RequestId) -> Response<Body> {
     let message = reject.reason.message();
     let (first, rest) = message.split_at_checked(1).unwrap_or((message, ""));
     let first = first.to_ascii_uppercase();
     let help = escaped(help);
-    let content = format!("<p>{first}{rest}.</p><p>{help}</p><p>The number of this request is {request_id}.</p>");
+    let again = again.map(|link| format!("<p><a class=\"button\" href=\"{}\">Begin again</a></p>", escaped(link)));
+    let again = again.unwrap_or_default();
+    let content =
+        format!("<p>{first}{rest}.</p><p>{help}</p>{again}<p>The number of this request is {request_id}.</p>");
     let mut response = page(reject.reason.status(), "This does not work", &content);
     if let Some(after) = reject.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
@@ -200,7 +233,7 @@ fn client_name(question: &Question<'_>) -> String {
     match question.known_by {
         KnownBy::Operator => escaped(question.client_id),
         KnownBy::Itself { name } | KnownBy::Document { name, .. } => match name.as_deref().and_then(shown_name) {
-            Some(name) => format!("“{}”", escaped(&name)),
+            Some(name) => quoted(&name),
             None => "an application without a name".to_owned(),
         },
     }

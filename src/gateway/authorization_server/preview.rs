@@ -4,10 +4,10 @@
 use http::Method;
 
 use super::call::{check_host, unknown_client};
-use super::clients::{AskingClient, Described, KnownBy, find};
+use super::clients::{AskingClient, Described, KnownBy, find, sign_in_place};
 use super::parameters::Parameters;
 use super::pushed;
-use super::settings::{AuthorizationSettings, SignInPlace};
+use super::settings::AuthorizationSettings;
 use crate::auth::client_documents::ClientDocuments;
 use crate::auth::registered_clients::RegisteredClient;
 use crate::gateway::context::RequestContext;
@@ -16,6 +16,7 @@ use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::authorization::request::{AuthorizationRequest, SignInWish};
 use crate::tokens::family::refresh_token::Roots;
+use crate::tokens::sign_in::place::SignInPlace;
 use crate::types::reject::{Reason, Reject};
 use crate::types::step::Step;
 
@@ -114,7 +115,7 @@ impl Preview<'_> {
     }
 
     fn answer(&self, client: &AskingClient<'_>, asked: &AuthorizationRequest) -> String {
-        let place = match &self.settings.sign_in {
+        let place = match sign_in_place(client.id, self.clients, self.settings) {
             SignInPlace::Providers(providers) => providers.join(" or "),
             SignInPlace::LoginPage(page) => page.clone(),
         };
@@ -127,7 +128,7 @@ impl Preview<'_> {
             }
         };
         let goes_to = goes_to(&asked.redirect_uri);
-        if client.skips_consent {
+        if client.skips_consent && !asked.wants_consent {
             return format!("sends a code to {goes_to} without a question (consent = \"never\"), {signs_in}");
         }
         if asked.sign_in == SignInWish::Silent {

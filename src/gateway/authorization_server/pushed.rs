@@ -8,6 +8,7 @@ use serde_json::json;
 use super::call::AuthorizationCall;
 use super::parameters::Parameters;
 use crate::gateway::authorization_counts::Registration;
+use crate::gateway::call_checks::CallChecks;
 use crate::gateway::oauth::{Call, Form};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -25,13 +26,19 @@ pub async fn push(call: Call<'_, '_>, content: &Bytes) -> Result<Response<Body>,
     call.endpoints.denied.check(form.get("client_id").unwrap_or_default(), &call.broker.roots)?;
     let client = call.client(&form).await?.client;
     let client_id = client.id().ok_or_else(|| Reject::new(Reason::BadForm, "client_id is missing"))?;
-    let proved = call.authenticator.proof_verifier.grant_proof(&call.context.auth_by(call.headers)).await?;
+    // Used up at this process alone: nothing is granted, and a call of a stranger must write nothing.
+    let proof = call.authenticator.proof_verifier.grant_proof(&call.context.auth_by(call.headers)).await?;
     let mut asking = AuthorizationCall {
         settings,
         clients: &call.endpoints.clients,
         denied: &call.endpoints.denied,
         issuer: &call.broker.settings.issuer,
         broker: call.broker,
+        checks: CallChecks {
+            throttle: &call.broker.throttle,
+            authenticator: call.authenticator,
+            idle: call.broker.settings.lifetimes.idle,
+        },
         sign_in: None,
         documents: call.documents,
         counts: call.counts,
@@ -39,7 +46,7 @@ pub async fn push(call: Call<'_, '_>, content: &Bytes) -> Result<Response<Body>,
         registration: Registration::default(),
         consent: None,
     };
-    asking.push(content, client_id, client.method().is_some(), proved.key).await
+    asking.push(content, client_id, client.method().is_some(), proof.bound.key).await
 }
 
 impl AuthorizationCall<'_, '_> {

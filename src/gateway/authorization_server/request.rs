@@ -7,9 +7,11 @@ use http::{HeaderMap, Request, Response};
 
 use super::browser_cookie;
 use super::call::{AuthorizationCall, redirect};
+use super::clients::registered;
 use super::parameters::Parameters;
 use crate::gateway::oauth::metadata;
 use crate::protocols::http::body::Body;
+use crate::protocols::http::parameters;
 use crate::tokens::authorization::pending::{self, MAX_SEALED, PendingRequest};
 use crate::types::reject::{Reason, Reject};
 
@@ -47,6 +49,18 @@ impl AuthorizationCall<'_, '_> {
         };
         let pending = PendingRequest::begin(client.id, asked, &browser, self.context.now);
         self.to_consent(&pending, &browser, request.headers())
+    }
+
+    /// The path and query that ask for the same. `None`: only the client can ask, because it has to push its request.
+    pub(super) fn link_to(&self, pending: &PendingRequest) -> Option<String> {
+        let client = registered(&pending.client_id, self.clients);
+        if self.settings.requires_par || client.is_some_and(|client| client.must_push) {
+            return None;
+        }
+        let asked = pending.request.parameters();
+        let client = ("client_id", &*pending.client_id);
+        let query = parameters::write([client].into_iter().chain(asked.iter().map(|(name, value)| (*name, &**value))));
+        Some(format!("{}?{query}", self.settings.authorization_endpoint))
     }
 
     /// Sends the browser to the consent page, with a cookie that shows that it began the request.

@@ -1,6 +1,5 @@
 //! The keys of `[oauth]` that concern the authorization endpoint.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::client_documents::DocumentSettings;
@@ -8,6 +7,7 @@ use crate::gateway::rules::ClaimRule;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
 use crate::tokens::authorization::resource::OfferedResource;
 use crate::tokens::family::ReuseRule;
+use crate::tokens::sign_in::place::SignInPlace;
 
 /// `[oauth]` with `sign_in` or `login_page`.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,15 +40,6 @@ pub struct AuthorizationSettings {
     pub default_resource: Option<usize>,
 }
 
-/// Where users sign in.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SignInPlace {
-    /// `oauth.sign_in`: at least one provider.
-    Providers(Vec<Arc<str>>),
-    /// `oauth.login_page`: a path of the backend. A route with `login = "cookie"` keeps the session in cookies.
-    LoginPage(String),
-}
-
 /// `oauth.registration`: what redirect URIs clients can register.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegistrationSettings {
@@ -79,22 +70,10 @@ pub struct ScopeSettings {
     pub name: String,
     /// What the consent page says.
     pub text: Option<String>,
+    /// The user can leave it out.
+    pub is_optional: bool,
     /// The users who can grant it. `None`: all.
     pub claim: Option<ClaimRule>,
-}
-
-impl SignInPlace {
-    pub const fn is_at_providers(&self) -> bool {
-        matches!(self, SignInPlace::Providers(_))
-    }
-
-    /// Its key in `[oauth]`.
-    pub const fn key(&self) -> &'static str {
-        match self {
-            SignInPlace::Providers(_) => "sign_in",
-            SignInPlace::LoginPage(_) => "login_page",
-        }
-    }
 }
 
 impl RegistrationSettings {

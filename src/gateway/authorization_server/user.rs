@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, StatusCode};
 
 use super::call::{AuthorizationCall, redirect};
+use super::clients::sign_in_place;
 use super::pages;
-use super::settings::SignInPlace;
-use crate::auth::bearer::login_cookies;
+use crate::auth::bearer::{BearerToken, login_cookies};
 use crate::gateway::oauth::metadata;
 use crate::gateway::sign_in::{SignIn, is_of_other_site, paths};
 use crate::protocols::http::body::Body;
@@ -19,6 +19,7 @@ use crate::tokens::bound::Bound;
 use crate::tokens::family::refresh_token::PresentedToken;
 use crate::tokens::family::{Family, auth_time};
 use crate::tokens::sign_in::freshness::{CLOCK_SKEW, Freshness, SignInRequest};
+use crate::tokens::sign_in::place::SignInPlace;
 use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
@@ -32,13 +33,14 @@ impl AuthorizationCall<'_, '_> {
         headers: &HeaderMap,
         pending: &PendingRequest,
     ) -> Result<Option<Family>, Reject> {
-        let sessions = self.sessions(headers).await?;
+        let place = sign_in_place(&pending.client_id, self.clients, self.settings);
+        let sessions = self.sessions(place, headers).await?;
         Ok(sessions.into_iter().find(|family| self.is_new_enough(family, pending)))
     }
 
-    /// The live sessions of this browser. There is one, unless another site has set a cookie.
-    pub(super) async fn sessions(&self, headers: &HeaderMap) -> Result<Vec<Family>, Reject> {
-        match &self.settings.sign_in {
+    /// The live sessions of this browser from this place. There is one, unless another site has set a cookie.
+    pub(super) async fn sessions(&self, place: &SignInPlace, headers: &HeaderMap) -> Result<Vec<Family>, Reject> {
+        match place {
             SignInPlace::Providers(providers) => self.sessions_at(providers, headers).await,
             SignInPlace::LoginPage(_) => Ok(self.captured_login(headers).await?.into_iter().collect()),
         }
@@ -50,14 +52,25 @@ impl AuthorizationCall<'_, '_> {
         Ok(at_these.map(|(family, _)| family).collect())
     }
 
-    /// The session of `login = "cookie"`. Its refresh token is a cookie. A spent one is no proof: a thief may have it.
+    /// The session of `login = "cookie"`, by both cookies, as for a refresh. A spent refresh token is no proof: a thief
+    /// may have it. Nor is a refresh token alone, because nothing here would show that it was stolen.
     ///
     /// Only a whole login of a user counts. A session of a client, an exchanged token or one for a narrow audience must
     /// not grant more than itself, and one that is bound to a key or a certificate needs that, which no browser shows.
     async fn captured_login(&self, headers: &HeaderMap) -> Result<Option<Family>, Reject> {
         let presented = login_cookies::refresh_token(headers).and_then(PresentedToken::parse);
         let Some(presented) = presented else { return Ok(None) };
-        self.broker.throttle.count_call(self.context.client())?;
+        let access = login_cookies::access_token(headers);
+        let access = access.and_then(|text| BearerToken::from_text(text, self.checks.authenticator.token_size).ok());
+        let Some(access) = access else { return Ok(None) };
+        let token = match self.checks.cookie_refresh(access, self.context).await {
+            Ok(token) => token,
+            Err(reject) if reject.reason.status() == StatusCode::UNAUTHORIZED => return Ok(None),
+            Err(reject) => return Err(reject),
+        };
+        if token.family != Some(presented.token_id) {
+            return Ok(None);
+        }
         let found = self.broker.session_of_token(&presented, self.context.now).await?;
         Ok(found.filter(is_whole_login))
     }
@@ -76,15 +89,16 @@ impl AuthorizationCall<'_, '_> {
         }
     }
 
-    /// Sends the browser to where the user signs in. It comes back to `target`, a path and a query. `wanted`: what the
-    /// client wants of the sign-in.
+    /// Sends the browser to the place where the user signs in. It comes back to `target`, a path and a query. `wanted`:
+    /// what the client wants of the sign-in.
     pub(super) async fn begin_sign_in<B>(
         &self,
+        place: &SignInPlace,
         target: &str,
         wanted: &SignInRequest,
         request: &Request<B>,
     ) -> Result<Response<Body>, Reject> {
-        match &self.settings.sign_in {
+        match place {
             SignInPlace::Providers(providers) => self.begin_at(providers, target, wanted, request).await,
             SignInPlace::LoginPage(page) => self.to_login_page(page, target, wanted, request),
         }

@@ -18,6 +18,7 @@ use http::response::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Body as HttpBody;
 
+use crate::auth::proof_verifier::GrantProof;
 use crate::broker::{Broker, TokenPair};
 use crate::gateway::authorize::Permit;
 use crate::gateway::call_checks::CallChecks;
@@ -40,7 +41,7 @@ use merge::{JsonObject, MergeError};
 pub struct Captured {
     capture: Capture,
     /// What the client has proved.
-    proved: Bound,
+    proof: GrantProof,
     caller: Option<Arc<VerifiedToken>>,
     /// The route accepts the cookie of a captured login.
     login_cookie: bool,
@@ -86,8 +87,8 @@ pub fn begin<B: HttpBody>(
     }
     let caller = permit.caller().map(|caller| caller.token().clone());
     let login_cookie = permit.route().places.login_cookie;
-    let proved = Bound::default();
-    Ok(Captured { capture, proved, caller, login_cookie, is_submission, has_checked_origin, attempt })
+    let proof = GrantProof::default();
+    Ok(Captured { capture, proof, caller, login_cookie, is_submission, has_checked_origin, attempt })
 }
 
 /// Returns true if the backend could take the request as a login. A GET without a query, a body and credentials only
@@ -117,7 +118,7 @@ impl Captured {
     ) -> Result<Self, Reject> {
         if self.capture == Capture::Login {
             match Box::pin(checks.grant_proof(headers, context)).await {
-                Ok(proved) => self.proved = proved,
+                Ok(proof) => self.proof = proof,
                 Err(reject) => {
                     self.abandon(reject.reason);
                     return Err(reject);
@@ -138,6 +139,7 @@ impl Captured {
     pub async fn finish(
         self,
         forwarded: Forwarded,
+        checks: &CallChecks<'_>,
         broker: &Broker,
         limits: Limits,
         context: &mut RequestContext<'_>,
@@ -151,7 +153,12 @@ impl Captured {
             return Err(rejected("a login by a method that any page can cause (expected POST)"));
         }
         match (self.capture, self.caller) {
-            (Capture::Login, _) => login(forwarded, self.proved, broker, limits, context).await,
+            (Capture::Login, _) => {
+                if forwarded.login.is_some() {
+                    checks.use_up_at_all(self.proof, context).await?;
+                }
+                login(forwarded, self.proof.bound, broker, limits, context).await
+            }
             (Capture::CookieLogin, _) => cookie_login(forwarded, broker, limits, context).await,
             (Capture::Logout, Some(caller)) => {
                 logout(forwarded, broker, &caller, self.login_cookie, context.event()).await

@@ -38,7 +38,7 @@ impl Call<'_, '_> {
         calling: Calling<'_>,
         proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
-        let Calling { client, assertion } = calling;
+        let Calling { client, once } = calling;
         let text = form.required("code")?;
         let opened = AuthorizationCode::open(text, &self.broker.roots);
         let code = opened.ok_or_else(|| Reject::new(Reason::CodeMalformed, "this is no code of the gateway"))?;
@@ -49,7 +49,7 @@ impl Call<'_, '_> {
         let narrowing = Narrowing { scope: None, ..self.narrowing(form) };
         let Narrowed { scope, audience } = narrowing.of(&code.scope, &code.resources)?;
         let session = self.broker.session_of_code(&code, &self.context.event()).await?;
-        self.use_up(assertion).await?;
+        self.use_up(once).await?;
         let settings = self.endpoints.authorization.as_deref().ok_or(Reason::UnsupportedGrantType)?;
         let login = Login {
             audience,

@@ -12,6 +12,7 @@ use super::form::Form;
 use super::metadata;
 use crate::auth::client_certificate::ExpectedCertificate;
 use crate::auth::client_documents;
+use crate::auth::proof_verifier::GrantProof;
 use crate::auth::registered_clients::{RegisteredClient, named_client, verify_assertion};
 use crate::store::{Mark, MarkKind, Marked};
 use crate::tokens::authorization::client_document;
@@ -27,12 +28,25 @@ pub(super) const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-
 /// Parameters by which a client authenticates.
 const SECRETS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];
 
-/// A client that has called, and the assertion that it must use up before it gets tokens.
+/// A client that has called, and what it must use up before it gets tokens.
 pub(crate) struct Calling<'c> {
     pub(crate) client: CallingClient<'c>,
-    /// Of a client with a document. Anyone can make one, and a stranger's call must write nothing to the store: so it
-    /// is used up when the call has shown a code or a refresh token of the gateway, and by no other call.
-    pub(super) assertion: Option<Mark>,
+    pub(super) once: UsedOnce,
+}
+
+/// What a call uses up at all gateways. Anyone can make a document and a key, and a stranger's call must write nothing
+/// to the store: so it is used up when the call has shown a code or a token that is good, and by no other call.
+#[derive(Default)]
+pub(super) struct UsedOnce {
+    /// Of a client with a document.
+    assertion: Option<Mark>,
+    pub(super) proof: GrantProof,
+}
+
+impl UsedOnce {
+    pub(super) fn is_empty(&self) -> bool {
+        self.assertion.is_none() && !self.proof.is_untold()
+    }
 }
 
 /// Who calls.
@@ -43,6 +57,12 @@ pub(crate) enum CallingClient<'c> {
     Registered(&'c RegisteredClient),
     /// It has proved that it has a key of the document at this URL, which is its name.
     Described(&'c str),
+}
+
+impl<'c> From<CallingClient<'c>> for Calling<'c> {
+    fn from(client: CallingClient<'c>) -> Self {
+        Calling { client, once: UsedOnce::default() }
+    }
 }
 
 impl<'c> CallingClient<'c> {
@@ -99,7 +119,7 @@ impl<'c> Call<'c, '_> {
         let with_certificate = claimed.and_then(|claimed| self.endpoints.client(claimed));
         if let Some((client, expected)) = with_certificate.and_then(|client| Some((client, client.certificate()?))) {
             self.check_certificate(expected, form)?;
-            return Ok(Calling { client: CallingClient::Registered(client), assertion: None });
+            return Ok(CallingClient::Registered(client).into());
         }
         let assertion = form.get("client_assertion").zip(form.get("client_assertion_type"));
         match assertion {
@@ -115,7 +135,7 @@ impl<'c> Call<'c, '_> {
                     Some(client) if client.authenticates() => {
                         Err(not_authenticated("the client_id of a registered client without an assertion"))
                     }
-                    _ => Ok(Calling { client: CallingClient::Public(claimed), assertion: None }),
+                    _ => Ok(CallingClient::Public(claimed).into()),
                 }
             }
         }
@@ -174,10 +194,10 @@ impl<'c> Call<'c, '_> {
             until: verified.expires,
         };
         if matches!(client, CallingClient::Registered(_)) {
-            self.use_up(Some(mark)).await?;
-            return Ok(Calling { client, assertion: None });
+            self.use_up_assertion(mark).await?;
+            return Ok(client.into());
         }
-        Ok(Calling { client, assertion: Some(mark) })
+        Ok(Calling { client, once: UsedOnce { assertion: Some(mark), ..UsedOnce::default() } })
     }
 
     /// Verifies an assertion with the keys of the client's document, and fetches these again if its key is unknown.
@@ -210,9 +230,16 @@ impl<'c> Call<'c, '_> {
         iter::once(issuer.clone()).chain(endpoint).collect()
     }
 
-    /// A client signs an assertion for each call.
-    pub(super) async fn use_up(&self, assertion: Option<Mark>) -> Result<(), Reject> {
-        let Some(mark) = assertion else { return Ok(()) };
+    /// A client signs an assertion and a proof for each call.
+    pub(super) async fn use_up(&self, once: UsedOnce) -> Result<(), Reject> {
+        self.authenticator.proof_verifier.use_up_at_all(once.proof, self.context.now).await?;
+        match once.assertion {
+            Some(mark) => self.use_up_assertion(mark).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn use_up_assertion(&self, mark: Mark) -> Result<(), Reject> {
         match self.broker.mark(mark, self.context.event()).await? {
             Marked::First => Ok(()),
             Marked::Repeated | Marked::Taken => Err(bad("its jti was used before")),

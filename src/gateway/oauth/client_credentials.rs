@@ -5,7 +5,7 @@
 use http::{Response, StatusCode};
 
 use super::call::Call;
-use super::client::CallingClient;
+use super::client::Calling;
 use super::form::Form;
 use super::token_response::TokenResponse;
 use crate::auth::registered_clients::RegisteredClient;
@@ -20,13 +20,14 @@ impl Call<'_, '_> {
     pub(super) async fn client_credentials(
         &mut self,
         form: &Form,
-        client: CallingClient<'_>,
+        calling: Calling<'_>,
         proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
-        let client = client.registered()?;
+        let client = calling.client.registered()?;
         if !client.client_credentials {
             return Err(Reject::new(Reason::UnauthorizedClient, "client_credentials is false"));
         }
+        self.use_up(calling.once).await?;
         let login = Login {
             audience: target(form, &client.audience)?,
             scope: granted_scope(form.get("scope"), &client.scopes)?,

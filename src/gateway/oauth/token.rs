@@ -29,22 +29,24 @@ impl Call<'_, '_> {
         asked.ask(form.get("client_id"), form.get("redirect_uri"), form.resources());
         // Before the client causes a fetch of its document.
         self.endpoints.denied.check(form.get("client_id").unwrap_or_default(), &self.broker.roots)?;
-        let Calling { client, assertion } = self.client(form).await?;
+        let Calling { client, mut once } = self.client(form).await?;
         self.context.record.oauth.get_or_insert_default().client_id = client.id().map(str::to_owned);
         // A code and a refresh token are good only with the client_id of their client, so that none can leave it out.
         self.endpoints.denied.check(client.id().unwrap_or_default(), &self.broker.roots)?;
         // After the client, and before anything is granted.
-        let proved = self.authenticator.proof_verifier.grant_proof(&self.context.auth_by(self.headers)).await?;
+        once.proof = self.authenticator.proof_verifier.grant_proof(&self.context.auth_by(self.headers)).await?;
+        let proved = once.proof.bound;
         let known = client.id().and_then(|id| self.endpoints.client(id));
         if proved.key.is_none() && known.is_some_and(|client| client.dpop_bound) {
             return Err(Reject::new(Reason::ProofRejected, "dpop_bound_access_tokens is true, and there is no proof"));
         }
         let proved_client = client.with_proof(proved, self.broker.settings.certificate_bound)?;
+        let calling = Calling { client, once };
         match grant {
-            "authorization_code" => self.authorization_code(form, Calling { client, assertion }, proved_client).await,
-            "client_credentials" => self.client_credentials(form, client, proved_client).await,
-            TOKEN_EXCHANGE => self.token_exchange(form, client, proved_client).await,
-            _ => self.refresh(form, Calling { client, assertion }, proved_client).await,
+            "authorization_code" => self.authorization_code(form, calling, proved_client).await,
+            "client_credentials" => self.client_credentials(form, calling, proved_client).await,
+            TOKEN_EXCHANGE => self.token_exchange(form, calling, proved_client).await,
+            _ => self.refresh(form, calling, proved_client).await,
         }
     }
 
@@ -56,8 +58,8 @@ impl Call<'_, '_> {
     ) -> Result<Response<Body>, Reject> {
         let presented = PresentedToken::parse(form.required("refresh_token")?).ok_or(Reason::GrantMalformed)?;
         self.context.record.token_id = Some(presented.token_id);
-        if calling.assertion.is_some() && self.broker.family_of(&presented).await?.is_some() {
-            self.use_up(calling.assertion).await?;
+        if !calling.once.is_empty() && self.broker.family_of(&presented).await?.is_some() {
+            self.use_up(calling.once).await?;
         }
         let by = RefreshingClient {
             client_id: calling.client.id(),

@@ -6,7 +6,7 @@
 use http::{Response, StatusCode};
 
 use super::call::Call;
-use super::client::CallingClient;
+use super::client::{Calling, CallingClient};
 use super::client_credentials::{granted_scope, target};
 use super::form::Form;
 use super::token_response::TokenResponse;
@@ -50,9 +50,10 @@ impl<'c> Call<'c, '_> {
     pub(super) async fn token_exchange(
         &mut self,
         form: &Form,
-        client: CallingClient<'_>,
+        calling: Calling<'_>,
         proved_client: ProvedClient,
     ) -> Result<Response<Body>, Reject> {
+        let client = calling.client;
         let request = ExchangeRequest::read(form)?;
         let audience = target(form, &self.broker.settings.audience)?;
         let rules = self.rules_for(client)?;
@@ -74,6 +75,7 @@ impl<'c> Call<'c, '_> {
             },
             ..rule.login(&token, self.broker.settings.lifetimes.access, self.context.now)?
         };
+        self.use_up(calling.once).await?;
         if rule.single_use {
             self.take_once(request.subject_token, &token).await?;
         }

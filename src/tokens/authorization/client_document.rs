@@ -57,12 +57,20 @@ pub fn host_of(client_id: &str) -> Result<&str, &'static str> {
     }
     let host = authority.split(':').next().unwrap_or_default();
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-    let is_address = host.parse::<std::net::Ipv4Addr>().is_ok() || authority.starts_with('[');
+    let is_address = ends_in_number(host) || authority.starts_with('[');
     // With a dot at its end, it is the same host under another name.
     if host.is_empty() || host.ends_with('.') || is_address || !host.bytes().all(is_name) {
         return Err("the host in the URL of a client is no name in lower case");
     }
     Ok(host)
+}
+
+/// Returns true for a host that some parsers take for an IPv4 address, such as 127.1 or 0x7f000001 (URL standard,
+/// section 3.5).
+fn ends_in_number(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_hexadecimal = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    last.bytes().all(|byte| byte.is_ascii_digit()) || last.strip_prefix("0x").is_some_and(is_hexadecimal)
 }
 
 fn has_dot_segment(path: &str) -> bool {

@@ -9,7 +9,7 @@ use crate::types::clock::UnixTime;
 use crate::types::reject::{Reason, Reject};
 
 /// Client ids, and hosts: of documents that describe clients, and those that the codes of clients go to that have
-/// registered themselves.
+/// registered themselves, also private schemes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeniedClients(pub Vec<String>);
 
@@ -35,7 +35,8 @@ impl DeniedClients {
         else {
             return Ok(());
         };
-        registration.redirect_uris.iter().filter_map(|uri| uri.host()).try_for_each(|host| self.check_host(host))
+        let goes_to = registration.redirect_uris.iter().filter_map(|uri| uri.host().or(uri.private_scheme()));
+        goes_to.into_iter().try_for_each(|host| self.check_host(host))
     }
 
     /// A host of a list in capitals is the same host. A client id is one text.

@@ -122,6 +122,7 @@ mod tests {
             scopes: vec!["notes:read".into(); 20],
             dpop_jkt: Some("k".repeat(43)),
             sign_in: SignInWish::Within(60),
+            wants_consent: true,
             hints: Default::default(),
         }
     }

@@ -85,6 +85,7 @@ mod tests {
             scopes: vec!["notes:read".into()],
             dpop_jkt: None,
             sign_in: SignInWish::Any,
+            wants_consent: false,
             hints: Default::default(),
         }
     }

@@ -47,6 +47,9 @@ pub struct AuthorizationRequest {
     pub dpop_jkt: Option<String>,
     #[serde(rename = "l")]
     pub sign_in: SignInWish,
+    /// `prompt=consent`: the user is asked, also for a client that can do without.
+    #[serde(rename = "a", default, skip_serializing_if = "std::ops::Not::not")]
+    pub wants_consent: bool,
     #[serde(rename = "h", default, skip_serializing_if = "SignInHints::is_empty")]
     pub hints: SignInHints,
 }
@@ -60,6 +63,37 @@ impl AuthorizationRequest {
             SignInWish::Within(seconds) => Freshness::Within(seconds),
         };
         SignInRequest { freshness, hints: self.hints.clone() }
+    }
+
+    /// The parameters that ask for the same, but for the name of the client.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        let mut parameters = vec![
+            ("response_type", "code".to_owned()),
+            ("redirect_uri", self.redirect_uri.as_str().to_owned()),
+            ("code_challenge", self.challenge.clone()),
+            ("code_challenge_method", "S256".to_owned()),
+        ];
+        parameters.extend(self.state.clone().map(|state| ("state", state)));
+        parameters.extend(self.dpop_jkt.clone().map(|thumbprint| ("dpop_jkt", thumbprint)));
+        parameters.extend(self.resources.iter().map(|resource| ("resource", resource.clone())));
+        if !self.scopes.is_empty() {
+            parameters.push(("scope", self.scopes.join(" ")));
+        }
+        let mut prompt = Vec::new();
+        match self.sign_in {
+            SignInWish::Any => {}
+            SignInWish::Silent => prompt.push("none"),
+            SignInWish::Anew => prompt.push("login"),
+            SignInWish::Within(seconds) => parameters.push(("max_age", seconds.to_string())),
+        }
+        if self.wants_consent {
+            prompt.push("consent");
+        }
+        if !prompt.is_empty() {
+            parameters.push(("prompt", prompt.join(" ")));
+        }
+        parameters.extend(self.hints.parameters().map(|(name, value)| (name, value.to_owned())));
+        parameters
     }
 }
 
@@ -134,6 +168,7 @@ pub fn read(
         scopes,
         dpop_jkt: dpop_jkt.map(str::to_owned),
         sign_in: sign_in(get("prompt"), get("max_age"))?,
+        wants_consent: prompts(get("prompt")).any(|value| value == "consent"),
         hints: SignInHints::of(parameters),
     })
 }
@@ -219,9 +254,13 @@ fn wanted_scopes(
     Ok(scopes)
 }
 
-/// OpenID Connect Core section 3.1.2.1. Each authorization asks for consent, so `consent` changes nothing.
+/// The values of `prompt` (OpenID Connect Core section 3.1.2.1).
+fn prompts(prompt: Option<&str>) -> impl Iterator<Item = &str> {
+    prompt.unwrap_or_default().split(' ').filter(|value| !value.is_empty())
+}
+
 fn sign_in(prompt: Option<&str>, max_age: Option<&str>) -> Result<SignInWish, RequestError> {
-    let prompts: Vec<&str> = prompt.unwrap_or_default().split(' ').filter(|value| !value.is_empty()).collect();
+    let prompts: Vec<&str> = prompts(prompt).collect();
     if prompts.contains(&"none") {
         return match prompts.len() {
             1 => Ok(SignInWish::Silent),

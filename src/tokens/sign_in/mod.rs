@@ -10,6 +10,7 @@ pub mod freshness;
 pub mod hints;
 pub mod id_token;
 pub mod known_claims;
+pub mod place;
 pub mod provider_tokens;
 pub mod rules;
 pub mod token_response;

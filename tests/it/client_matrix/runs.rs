@@ -66,12 +66,18 @@ pub async fn go_all_steps(places: &[Place], parties: &[Party], kills: bool) {
     }
     for (run, _, _) in &mut runs {
         // Some clients fail before they begin again, with another call. mcp-remote begins several sign-ins at once, of
-        // which each spoils the others.
-        let first = run.answer();
-        if !first.starts_with("called") && !run.answer().starts_with("called") {
-            run.process = None;
-            run.call(&format!("begins again when it is started again, after {first}"));
+        // which each spoils the others. Two that end in one millisecond write one temporary file, and one fails.
+        let mut answer = run.answer();
+        for start in 0..4 {
+            if answer.starts_with("called") {
+                break;
+            }
+            if start > 0 {
+                run.process = None;
+            }
+            answer = run.answer();
         }
+        assert!(answer.starts_with("called"), "{} does not begin again: {answer}\n{}", run.name(), run.log());
         assert!(run.browser.opened() > 1, "{} asks the user again", run.name());
     }
 }

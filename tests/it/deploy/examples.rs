@@ -16,7 +16,7 @@ use crate::support::files::{names, write_certificates};
 use crate::support::program::{GatewayProcess, Program};
 use crate::support::source;
 use crate::support::tokens::Mint;
-use crate::support::visitor::{Visitor, parameter};
+use crate::support::visitor::{Visitor, parameter, shown_scopes};
 use crate::support::wait::eventually_ok;
 use crate::support::{Client, KeyServer, OidcProvider, ScriptedBackend, TokenPair, Upstream};
 
@@ -343,7 +343,8 @@ async fn the_example_for_an_authorization_server_gives_each_kind_of_client_its_t
                 assert!(html.contains(shown), "{shown} in {html}");
             }
             let [request, session] = ["request", "session"].map(|name| field(&html, name));
-            let form = parameters::write([("request", &*request), ("session", &*session), ("decision", "allow")]);
+            let own = [("request", &*request), ("session", &*session), ("decision", "allow")];
+            let form = parameters::write(own.into_iter().chain(shown_scopes(&html)));
             let response = alice.submit(&format!("{SITE}/oauth/consent"), &form).await;
             response.header("location").unwrap_or_else(|| panic!("{id}: {}", response.text())).to_owned()
         } else {

@@ -189,3 +189,10 @@ pub fn parameter(url: &str, name: &str) -> Option<String> {
     let parameters = bearward::protocols::http::parameters::read(query).expect("a query");
     parameters.get(name).cloned()
 }
+
+/// The fields of the scopes on a consent page that the user cannot leave out.
+pub fn shown_scopes(html: &str) -> impl Iterator<Item = (&str, &str)> {
+    let inputs = html.split("<input type=\"hidden\" name=\"").skip(1);
+    let names = inputs.map(|rest| rest.split('"').next().expect("a name"));
+    names.filter(|name| name.starts_with("scope:")).map(|name| (name, "yes"))
+}

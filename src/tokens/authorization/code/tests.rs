@@ -19,6 +19,7 @@ fn code() -> AuthorizationCode {
         scopes: vec!["notes:read".into()],
         dpop_jkt: None,
         sign_in: SignInWish::Any,
+        wants_consent: false,
         hints: Default::default(),
     };
     let pending = PendingRequest::begin("cli", request, "browser", NOW);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{HOST, presenting};
 use crate::support::prover::Prover;
-use crate::support::tokens::claims_of;
+use crate::support::tokens::{claims_of, forged_refresh};
 use crate::support::{Client, Gateway, ScriptedBackend, TestResponse, TokenPair, Upstream};
 
 const OAUTH: &str = "[oauth]\ntoken_endpoint = \"/oauth/token\"\nintrospection_endpoint = \"/oauth/introspect\"\n";
@@ -266,6 +266,36 @@ async fn a_captured_login_is_bound_by_a_proof() {
         let line = gateway.log_line(|line| line["detail"] == detail).await;
         assert_eq!(line["reason"], "proof_rejected");
     }
+}
+
+/// Everyone can make a key. The store gets a row for the proof of a client that has shown something good, and none for
+/// that of a stranger.
+#[tokio::test]
+async fn the_proof_of_a_stranger_is_not_written() {
+    let backend = ScriptedBackend::responding_with(
+        "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
+    );
+    let more = format!("{OAUTH}[[route]]\npath = \"/login\"\npublic = true\nlogin = true\n");
+    let text = Gateway::config_text(&backend.address.to_string(), &more);
+    let gateway = Gateway::from_text(text.replace("[tokens]\n", "[tokens]\nproof_replay = \"store\"\n"));
+    let (prover, stranger) = (Prover::new(), Prover::new());
+    let marks = || -> i64 {
+        let database = rusqlite::Connection::open(gateway.folder.path().join("bearward.db")).expect("opens");
+        database.query_row("select count(*) from marks", [], |row| row.get(0)).expect("a number")
+    };
+    let proof = |prover: &Prover, path: &str| proof_for(&gateway, prover, path, "");
+    for refresh in ["none", &*forged_refresh("0000000000000000000001")] {
+        let rejected = refresh_by_form(&gateway, refresh, Some(&proof(&stranger, "/oauth/token"))).await;
+        rejected.assert_rejected(400, "invalid_grant");
+    }
+    let password = json!({ "password": "wrong" });
+    let login = gateway.client().header("dpop", &proof(&stranger, "/login")).post("/login", &password).await;
+    assert_eq!(login.status, 401);
+    assert_eq!(marks(), 0);
+    let pair = session(&gateway, &prover).await;
+    let refreshed = refresh_by_form(&gateway, &pair.refresh, Some(&proof(&prover, "/oauth/token"))).await;
+    assert_eq!(refreshed.status, 200, "{refreshed:?}");
+    assert_eq!(marks(), 1);
 }
 
 /// What a login says must not become a binding, or end one.

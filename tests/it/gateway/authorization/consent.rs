@@ -1,8 +1,13 @@
 //! The consent page: who may send its form.
 
+use bearward::protocols::http::parameters;
 use http::Method;
+use serde_json::json;
 
-use super::{CALLBACK, Front, OAUTH, Page, authorize};
+use super::{CALLBACK, Front, NOTES, OAUTH, Page, authorize};
+use crate::gateway::oauth::post;
+use crate::gateway::sign_in::liar::Lies;
+use crate::support::TestResponse;
 use crate::support::visitor::{APP, Visitor, parameter};
 
 const CONSENT: &str = "https://app.example/oauth/consent";
@@ -47,15 +52,143 @@ async fn no_other_site_can_agree_for_the_user() {
     front.decide(&page, "allow").await;
 }
 
+/// The page has a link to a request for the same.
+fn link_of(response: &TestResponse) -> Option<String> {
+    let html = response.text();
+    let link = html.split_once("class=\"button\" href=\"")?.1.split('"').next()?.replace("&amp;", "&");
+    Some(format!("{APP}{link}"))
+}
+
 #[tokio::test]
-async fn a_browser_without_the_cookie_learns_why() {
+async fn a_browser_without_the_cookie_learns_why_and_begins_again() {
     let mut front = Front::start().await;
-    let response = front.alice.load(&authorize(&[])).await;
+    let asked = [("scope", "notes:read"), ("resource", NOTES), ("prompt", "login"), ("login_hint", "a b&c")];
+    let asked = authorize(&asked);
+    let response = front.alice.load(&asked).await;
     let consent = response.header("location").expect("the consent page").to_owned();
     let mut other = Visitor::of(&front.gateway);
     let response = other.load(&consent).await;
     assert_eq!(response.status, 400);
     assert!(response.text().contains("did not send the cookie"), "{}", response.text());
+    let link = link_of(&response).expect("a link");
+    let parameters = |url: &str| parameters::read(url.split_once('?').expect("a query").1).expect("parameters");
+    assert_eq!(parameters(&link), parameters(&asked));
+    let out = other.navigate_until(&link, &front.liar.issuer).await;
+    let page = Page::of(&other.navigate(&front.liar.agree(&out)).await);
+    front.alice = other;
+    let answer = front.decide(&page, "allow").await;
+    assert_eq!(parameter(&answer, "state").as_deref(), Some("of the client"));
+    assert!(parameter(&answer, "code").is_some(), "{answer}");
+}
+
+/// Only the client can push its request again.
+#[tokio::test]
+async fn a_pushed_request_has_no_link_that_begins_it_again() {
+    let front = Front::with(&OAUTH.replace("[oauth]\n", "[oauth]\nrequire_par = true\n")).await;
+    let query = authorize(&[]);
+    let query: Vec<(String, String)> =
+        parameters::read(query.split_once('?').expect("a query").1).expect("parameters").into_iter().collect();
+    let query: Vec<(&str, &str)> = query.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let pushed = post(front.gateway.client().host("app.example"), "/oauth/par", &query).await;
+    let pushed = pushed.json()["request_uri"].as_str().expect("a request_uri").to_owned();
+    let query = parameters::write([("client_id", "spa"), ("request_uri", &*pushed)]);
+    let begun = Visitor::of(&front.gateway).load(&format!("{APP}/oauth/authorize?{query}")).await;
+    let consent = begun.header("location").expect("the consent page").to_owned();
+    let response = Visitor::of(&front.gateway).load(&consent).await;
+    assert_eq!((response.status.as_u16(), link_of(&response)), (400, None));
+}
+
+#[tokio::test]
+async fn the_page_says_whether_the_client_has_access_already() {
+    let mut front = Front::start().await;
+    let page = front.consent_page(&authorize(&[])).await;
+    assert!(page.html.contains("<dd>no</dd>"), "{}", page.html);
+    let code = parameter(&front.decide(&page, "allow").await, "code").expect("a code");
+    assert_eq!(front.redeem(&code, &[]).await.status, 200);
+    let again = Page::of(&front.alice.navigate(&authorize(&[])).await);
+    assert!(again.html.contains("<dd>since "), "{}", again.html);
+    let callback = ("redirect_uri", "http://127.0.0.1/callback");
+    let other = Page::of(&front.alice.navigate(&authorize(&[("client_id", "cli"), callback])).await);
+    assert!(other.html.contains("<dd>no</dd>"), "{}", other.html);
+}
+
+#[tokio::test]
+async fn a_user_can_leave_out_an_optional_scope_and_add_none() {
+    let optional = OAUTH.replace("text = \"Change your notes\"\n", "text = \"Change your notes\"\noptional = true\n");
+    let mut front = Front::with(&optional).await;
+    front.liar.tell(Lies { claims: [("groups", json!(["staff"]))].into(), ..Lies::default() });
+    let asked = authorize(&[("resource", NOTES)]);
+    let mut page = front.consent_page(&asked).await;
+    assert_eq!(page.html.matches("type=\"checkbox\"").count(), 1, "{}", page.html);
+    assert!(page.html.contains("name=\"scope:notes:write\" value=\"yes\" checked"), "{}", page.html);
+    for (fields, scope) in [
+        ("", "notes:read"),
+        ("&scope%3Anotes%3Awrite=yes", "notes:read notes:write"),
+        ("&scope%3Anotes%3Aadmin=yes&scope%3Atoken%3Arevoke=yes", "notes:read"),
+    ] {
+        let form = format!("{}{fields}", page.form("allow"));
+        let answer = front.alice.submit(CONSENT, &form).await;
+        let code = answer.header("location").and_then(|to| parameter(to, "code")).expect("a code");
+        let tokens = front.redeem(&code, &[]).await;
+        assert_eq!(tokens.json()["scope"], scope, "{fields}");
+        page = Page::of(&front.alice.navigate(&asked).await);
+    }
+}
+
+/// The page shows what the user can grant. What becomes possible while it is open is not granted with it.
+#[tokio::test]
+async fn a_client_gets_no_scope_that_the_page_has_not_shown() {
+    let mut front = Front::start().await;
+    let page = front.consent_page(&authorize(&[("resource", NOTES), ("scope", "notes:read notes:write")])).await;
+    assert!(!page.html.contains("Change your notes"), "{}", page.html);
+    let claim = "claim = { pointer = \"/groups\", contains = \"staff\" }\n";
+    let wider = front.gateway.configuration().replace(claim, "");
+    front.gateway.running().reload(front.gateway.parse(&wider)).expect("it reloads");
+    let code = parameter(&front.decide(&page, "allow").await, "code").expect("a code");
+    assert_eq!(front.redeem(&code, &[]).await.json()["scope"], "notes:read");
+    // Nor one that the operator has taken from the client since.
+    let page =
+        Page::of(&front.alice.navigate(&authorize(&[("resource", NOTES), ("scope", "notes:read notes:write")])).await);
+    assert!(page.html.contains("Change your notes"), "{}", page.html);
+    let narrower = wider.replace("client_id = \"spa\"\n", "client_id = \"spa\"\nscopes = [\"notes:read\"]\n");
+    front.gateway.running().reload(front.gateway.parse(&narrower)).expect("it reloads");
+    let code = parameter(&front.decide(&page, "allow").await, "code").expect("a code");
+    assert_eq!(front.redeem(&code, &[]).await.json()["scope"], "notes:read");
+}
+
+#[tokio::test]
+async fn a_request_that_has_become_a_session_asks_no_more() {
+    let mut front = Front::start().await;
+    let page = front.consent_page(&authorize(&[])).await;
+    let code = parameter(&front.decide(&page, "allow").await, "code").expect("a code");
+    assert_eq!(front.redeem(&code, &[]).await.status, 200);
+    let back = front.alice.load(&format!("{CONSENT}?request={}", page.request)).await;
+    assert_eq!(back.status, 400);
+    assert!(link_of(&back).is_some(), "{}", back.text());
+}
+
+#[tokio::test]
+async fn a_client_that_goes_without_consent_can_ask_for_it() {
+    let mut front = Front::start().await;
+    let page = front.consent_page(&authorize(&[("client_id", "trusted"), ("prompt", "consent")])).await;
+    front.decide(&page, "allow").await;
+}
+
+/// Also if the request reaches no page: it is too large.
+#[tokio::test]
+async fn no_page_of_another_origin_reads_a_rejection_of_the_pages() {
+    let cors = "[cors]\norigins = [\"https://app.other.example\"]\ncredentials = true\n";
+    let front = Front::with(&format!("{OAUTH}{cors}")).await;
+    let client = || {
+        let client = front.gateway.client().host("app.example").header("origin", "https://app.other.example");
+        client.header("content-type", "application/x-www-form-urlencoded")
+    };
+    for path in ["/oauth/authorize", "/oauth/consent", "/oauth/grants"] {
+        let large = client().send(Method::POST, path, vec![b'a'; 70_000].into()).await;
+        assert_eq!((large.status.as_u16(), large.header("access-control-allow-origin")), (413, None), "{path}");
+        let unusual = client().send(Method::DELETE, path, "".into()).await;
+        assert_eq!((unusual.status.as_u16(), unusual.header("access-control-allow-origin")), (405, None), "{path}");
+    }
 }
 
 /// Hostile case 30.

@@ -143,6 +143,38 @@ async fn a_new_key_of_a_document_is_found() {
     assert_eq!(statuses, [200, 401, 200]);
 }
 
+/// The client tries again later: its code is not used up.
+#[tokio::test]
+async fn a_key_server_that_is_down_costs_the_client_nothing() {
+    let (mut front, server, _folder) = front("[\"localhost\"]").await;
+    assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
+    let key = MachineKey::new();
+    let id = url(&server);
+    let keys = json!({ "jwks_uri": format!("https://localhost:{}/keys.json", server.address.port()) });
+    let document = ("/client.json".to_owned(), with_key(&server, &keys).to_string());
+    server.pages().documents = vec![document];
+    let code = code(&mut front, &id).await;
+    for (status, expected) in [(503, 503), (429, 503), (200, 200)] {
+        // The gateway knows the document for minutes.
+        server.fail_with(status);
+        server.pages().documents = vec![("/keys.json".to_owned(), key.0.jwks())];
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("code", &*code),
+            ("code_verifier", VERIFIER),
+            ("redirect_uri", CALLBACK),
+        ];
+        let response = call(&front, &key, &id, &form).await;
+        assert_eq!(response.status, expected, "{status}: {}", response.text());
+        if expected == 503 {
+            assert_eq!(response.json()["error"], "temporarily_unavailable");
+            assert!(response.header("retry-after").is_some());
+        }
+        // Not more fetches of one host than are allowed.
+        front.gateway.clock.advance(Duration::from_secs(5));
+    }
+}
+
 /// Many calls at once fetch the key set once. A stranger's call to push a request or to revoke writes nothing, so that
 /// the assertion is good again; to get a token, it is good once.
 #[tokio::test]

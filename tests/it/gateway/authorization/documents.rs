@@ -48,7 +48,8 @@ async fn a_client_with_a_document_gets_tokens() {
     publish(&server, &document(&server));
     let id = url(&server);
     let page = front.consent_page(&authorize(&[("client_id", &id), ("redirect_uri", CALLBACK)])).await;
-    for shown in ["“Notes”", "Described by <strong>localhost</strong>", "a program on this device"] {
+    for shown in ["“\u{2068}Notes\u{2069}”", "Described by <strong>localhost</strong>", "a program on this device"]
+    {
         assert!(page.html.contains(shown), "{shown} in {}", page.html);
     }
     let answer = front.decide(&page, "allow").await;

@@ -1,5 +1,6 @@
 //! From the first request of a client to its tokens.
 
+use bearward::protocols::http::parameters;
 use serde_json::json;
 
 use super::{CALLBACK, Front, MCP, NOTES, OAUTH, Page, authorize, fetched};
@@ -108,6 +109,16 @@ async fn hints_of_the_client_reach_the_provider_and_nothing_else_does() {
     let long = authorize(&[("login_hint", &*"a".repeat(129))]);
     let out = Visitor::of(&front.gateway).navigate_until(&long, &front.liar.issuer).await;
     assert_eq!(parameter(&out, "login_hint"), None, "{out}");
+}
+
+#[tokio::test]
+async fn the_operator_decides_before_the_client_what_the_provider_gets() {
+    let set = "authorization_parameters = [\"login_hint=ours.example\", \"prompt=consent\"]\n";
+    let mut front = Front::with(&format!("{set}{OAUTH}")).await;
+    let asked = authorize(&[("login_hint", "mallory"), ("prompt", "login"), ("ui_locales", "de")]);
+    let out = front.alice.navigate_until(&asked, &front.liar.issuer).await;
+    let sent = parameters::read(out.split_once('?').expect("a query").1).expect("no parameter is repeated");
+    assert_eq!((&*sent["login_hint"], &*sent["ui_locales"]), ("ours.example", "de"), "{out}");
 }
 
 /// OpenID Connect Core section 3.1.2.6; hostile case 21.

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::{Front, OAUTH, Page, authorize};
+use super::{CALLBACK, Front, OAUTH, Page, authorize};
 use crate::gateway::sign_in::liar::{Liar, Lies};
 use crate::support::tokens::claims_of;
 use crate::support::visitor::{APP, parameter};
 
-/// The gateway lets users choose between two providers.
-async fn two_providers() -> (Front, Liar) {
+/// The gateway lets users choose between two providers. `more`: keys of the client `spa`.
+async fn two_providers(more: &str) -> (Front, Liar) {
     let other = Liar::start(&json!({}));
     let second = format!(
         "[[provider]]\nname = \"other\"\nissuer = \"{}\"\nclient_id = \"gateway\"\n\
@@ -16,6 +16,7 @@ async fn two_providers() -> (Front, Liar) {
         other.issuer
     );
     let both = OAUTH.replace("sign_in = \"main\"\n[[oauth.scope]]", "sign_in = [\"main\", \"other\"]\n[[oauth.scope]]");
+    let both = both.replace("client_id = \"spa\"\n", &format!("client_id = \"spa\"\n{more}"));
     (Front::with(&format!("{second}{both}")).await, other)
 }
 
@@ -29,8 +30,8 @@ async fn chosen(front: &mut Front, url: &str) -> String {
 
 #[tokio::test]
 async fn each_of_several_providers_learns_what_the_client_asks() {
-    for (name, value) in [("prompt", "login"), ("max_age", "30")] {
-        let (mut front, _other) = two_providers().await;
+    for (name, value) in [("prompt", "login"), ("max_age", "30"), ("login_hint", "alice"), ("ui_locales", "de en")] {
+        let (mut front, _other) = two_providers("").await;
         let now = front.gateway.now_secs();
         front.liar.tell(Lies { claims: [("auth_time", json!(now))].into(), ..Lies::default() });
         let out = chosen(&mut front, &authorize(&[(name, value)])).await;
@@ -39,6 +40,19 @@ async fn each_of_several_providers_learns_what_the_client_asks() {
         let page = front.alice.navigate(&front.liar.agree(&out)).await;
         assert!(page.text().contains("name=\"decision\""), "{name}: {}", page.text());
     }
+}
+
+#[tokio::test]
+async fn the_users_of_a_client_sign_in_at_its_provider() {
+    let (mut front, other) = two_providers("sign_in = [\"other\"]\n").await;
+    // A session that began at the other provider does not count.
+    assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
+    let out = front.alice.navigate_until(&authorize(&[]), &other.issuer).await;
+    let page = Page::of(&front.alice.navigate(&other.agree(&out)).await);
+    let code = parameter(&front.decide(&page, "allow").await, "code").expect("a code");
+    assert_eq!(front.redeem(&code, &[]).await.status, 200);
+    let trusted = front.alice.navigate_until(&authorize(&[("client_id", "trusted")]), CALLBACK).await;
+    assert!(parameter(&trusted, "code").is_some(), "all providers are good for it: {trusted}");
 }
 
 /// The user can remove the parameter from the URL, and the provider can ignore it.

@@ -94,12 +94,12 @@ async fn the_name_of_a_client_is_text() {
     let id = registered.json()["client_id"].as_str().expect("an id").to_owned();
     let callback = "http://127.0.0.1:1/callback";
     let page = front.consent_page(&authorize(&[("client_id", &id), ("redirect_uri", callback)])).await;
-    assert!(page.html.contains("&lt;b&gt;Bank&lt;/b&gt;") && !page.html.contains('\u{202e}'), "{}", page.html);
+    assert!(page.html.contains("“\u{2068}bBank/b\u{2069}”") && !page.html.contains('\u{202e}'), "{}", page.html);
     let answer = front.decide(&page, "allow").await;
     let code = parameter(&answer, "code").expect("a code");
     assert_eq!(front.redeem(&code, &[("client_id", &id), ("redirect_uri", callback)]).await.status, 200);
     let html = front.alice.load(&format!("{APP}/oauth/grants")).await.text();
-    assert!(html.contains("&lt;b&gt;Bank&lt;/b&gt;") && !html.contains("<b>Bank"), "{html}");
+    assert!(html.contains("bBank/b") && !html.contains("<b>Bank"), "{html}");
     for shown in ["its name was not checked", "a program on this device"] {
         assert!(html.contains(shown), "as on the consent page: {shown} in {html}");
     }
@@ -133,4 +133,27 @@ async fn many_ended_sessions_hide_no_grant() {
     let ended = front.alice.submit(GRANTS, &format!("grant={}", first_grant(&html))).await;
     assert_eq!(ended.status, 303);
     assert_eq!(front.status("/mcp", &tokens["access_token"]).await, 401);
+}
+
+#[tokio::test]
+async fn the_newest_sessions_of_a_client_stay_and_the_oldest_ends() {
+    let mut front = Front::with(&OAUTH.replace("[oauth]\n", "[oauth]\nsessions_per_client = 2\n")).await;
+    let callback = "http://127.0.0.1:1/callback";
+    let of_cli = [("client_id", "cli"), ("redirect_uri", callback)];
+    let code = front.code(&authorize(&of_cli)).await;
+    let other = front.redeem(&code, &of_cli).await.json();
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        front.gateway.clock.advance(std::time::Duration::from_secs(1));
+        let page = Page::of(&front.alice.navigate(&authorize(&[])).await);
+        let code = parameter(&front.decide(&page, "allow").await, "code").expect("a code");
+        all.push(front.redeem(&code, &[]).await.json());
+    }
+    let mut statuses = Vec::new();
+    for tokens in &all {
+        statuses.push(front.status("/mcp", &tokens["access_token"]).await);
+    }
+    assert_eq!(statuses, [401, 200, 200]);
+    front.refresh(&all[0], "spa").await.assert_rejected(400, "invalid_grant");
+    assert_eq!(front.status("/mcp", &other["access_token"]).await, 200, "another client");
 }

@@ -204,9 +204,9 @@ async fn the_token_of_a_client_is_no_session_of_a_user() {
     let page = Page::of(&application.visitor.navigate(&consent).await);
     let answer = application.decide(&page, "allow").await;
     let tokens = application.redeem(&answer).await.json();
-    let refresh = tokens["refresh_token"].as_str().expect("a token");
     let mut client = Visitor::of(&application.gateway);
-    client.set("__Host-bearward-refresh", refresh);
+    client.set("__Host-bearward-refresh", tokens["refresh_token"].as_str().expect("a token"));
+    client.set("__Host-bearward-access", tokens["access_token"].as_str().expect("a token"));
     client.navigate(&authorize(&[])).await;
     let end = client.way.last().expect("a page");
     assert!(end.starts_with(&format!("{APP}/login?")), "{end}");
@@ -226,10 +226,40 @@ async fn only_a_whole_login_is_a_session_of_a_user() {
         let issued = application.gateway.request_tokens(&login).await;
         assert_eq!(issued.status, 201, "{login}: {}", issued.text());
         let mut visitor = Visitor::of(&application.gateway);
-        let refresh = issued.json()["refreshToken"].as_str().expect("a token").to_owned();
-        visitor.set("__Host-bearward-refresh", &refresh);
+        let issued = issued.json();
+        visitor.set("__Host-bearward-refresh", issued["refreshToken"].as_str().expect("a token"));
+        visitor.set("__Host-bearward-access", issued["accessToken"].as_str().expect("a token"));
         visitor.navigate(&authorize(&[])).await;
         let end = visitor.way.last().expect("a page");
         assert!(end.starts_with(&format!("{APP}{ends_at}")), "{login}: {end}");
     }
+}
+
+/// Nothing would show that it was stolen: the page rotates no refresh token.
+#[tokio::test]
+async fn a_refresh_token_alone_is_no_session_of_a_user() {
+    let application = Application::start();
+    let whole = json!({ "subject": "alice" });
+    let [first, second] =
+        [application.gateway.request_tokens(&whole).await, application.gateway.request_tokens(&whole).await];
+    let [first, second] = [first.json(), second.json()];
+    let refresh = first["refreshToken"].as_str().expect("a token");
+    for access in [None, second["accessToken"].as_str(), Some("a.b.c")] {
+        let mut thief = Visitor::of(&application.gateway);
+        thief.set("__Host-bearward-refresh", refresh);
+        if let Some(access) = access {
+            thief.set("__Host-bearward-access", access);
+        }
+        thief.navigate(&authorize(&[])).await;
+        let end = thief.way.last().expect("a page");
+        assert!(end.starts_with(&format!("{APP}/login?")), "{access:?}: {end}");
+    }
+    // An access token that has expired is good enough, as for a refresh.
+    application.gateway.clock.advance(Duration::from_mins(20));
+    let mut alice = Visitor::of(&application.gateway);
+    alice.set("__Host-bearward-refresh", refresh);
+    alice.set("__Host-bearward-access", first["accessToken"].as_str().expect("a token"));
+    alice.navigate(&authorize(&[])).await;
+    let end = alice.way.last().expect("a page");
+    assert!(end.starts_with(&format!("{APP}/oauth/consent?")), "{end}");
 }

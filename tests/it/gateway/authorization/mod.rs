@@ -36,7 +36,7 @@ use tempfile::TempDir;
 use crate::gateway::oauth::post;
 use crate::gateway::sign_in::liar::Liar;
 use crate::support::clock::ManualClock;
-use crate::support::visitor::{APP, Visitor, parameter};
+use crate::support::visitor::{APP, Visitor, parameter, shown_scopes};
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
 use crate::support::{Gateway, TestResponse, Upstream, secrets};
@@ -221,8 +221,10 @@ impl Page {
         Page { request: field("request"), session: field("session"), html: html.clone() }
     }
 
+    /// As a browser sends it, with the scopes of the page that cannot be left out.
     fn form(&self, decision: &str) -> String {
-        parameters::write([("request", &*self.request), ("session", &*self.session), ("decision", decision)])
+        let own = [("request", &*self.request), ("session", &*self.session), ("decision", decision)];
+        parameters::write(own.into_iter().chain(shown_scopes(&self.html)))
     }
 }
 

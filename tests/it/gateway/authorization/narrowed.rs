@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Front, MCP, NOTES, OAUTH, authorize};
 use crate::gateway::oauth::post;
 use crate::gateway::sign_in::liar::Lies;
-use crate::support::tokens::claims_of;
+use crate::support::tokens::{claims_of, forged_refresh};
 use crate::support::visitor::{APP, parameter};
 
 const SPA: (&str, &str) = ("client_id", "spa");
@@ -63,6 +63,20 @@ async fn a_wrong_scope_hides_no_theft() {
     let wrong = ("scope", "notes:admin");
     front.refresh_for(&first, &[SPA, wrong]).await.assert_rejected(400, "invalid_grant");
     assert_eq!(front.status("/notes", &second["access_token"]).await, 401, "the session has ended");
+}
+
+/// The scope of a token that another key has signed is not compared: the answer would say what a session has.
+#[tokio::test]
+async fn a_forged_token_learns_nothing_of_the_session() {
+    let mut front = front(OAUTH).await;
+    let code = front.code(&authorize(&[("resource", NOTES)])).await;
+    let tokens = front.redeem(&code, &[]).await.json();
+    let sid = claims_of(tokens["access_token"].as_str().expect("a token"))["sid"].as_str().expect("an id").to_owned();
+    let forged = json!({ "refresh_token": forged_refresh(&sid) });
+    for more in [("scope", "notes:read"), ("scope", "notes:admin"), ("resource", MCP), ("resource", NOTES)] {
+        front.refresh_for(&forged, &[SPA, more]).await.assert_rejected(400, "invalid_grant");
+    }
+    assert_eq!(front.refresh(&tokens, "spa").await.status, 200, "the session goes on");
 }
 
 #[tokio::test]

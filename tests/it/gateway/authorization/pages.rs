@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{Front, NOTES, authorize};
+use super::{Front, NOTES, OAUTH, authorize};
 use crate::support::visitor::{APP, parameter};
 use crate::support::wait::eventually_within;
 use crate::support::wire::TIMEOUT;
@@ -40,7 +40,8 @@ pub(super) async fn shows(browser: &Browser, heading: &str) {
 
 #[tokio::test]
 async fn a_user_agrees_by_keyboard_and_axe_finds_nothing() {
-    let mut front = Front::start().await;
+    let text = "text = \"Read your notes\"\n";
+    let mut front = Front::with(&OAUTH.replace(text, &format!("{text}optional = true\n"))).await;
     assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
     let session = front.alice.session().expect("a session").to_owned();
     let hosts = [("app.example", front.gateway.tls_address()), ("client.example", front.gateway.tls_address())];
@@ -50,7 +51,7 @@ async fn a_user_agrees_by_keyboard_and_axe_finds_nothing() {
     browser.devtools("Network.setCookie", &cookie).await;
     browser.go(&authorize(&[("resource", NOTES)])).await;
     shows(&browser, "Allow spa?").await;
-    let wide = json!({ "width": 640, "height": 720, "deviceScaleFactor": 1, "mobile": false });
+    let wide = json!({ "width": 640, "height": 790, "deviceScaleFactor": 1, "mobile": false });
     browser.devtools("Emulation.setDeviceMetricsOverride", &wide).await;
     for scheme in ["light", "dark"] {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
@@ -73,7 +74,7 @@ async fn a_user_agrees_by_keyboard_and_axe_finds_nothing() {
     .await;
     let answer = browser.run("return location.href", &Value::Null).await;
     let code = parameter(answer.as_str().expect("text"), "code").expect("a code");
-    assert_eq!(front.redeem(&code, &[]).await.status, 200);
+    assert_eq!(front.redeem(&code, &[]).await.json()["scope"], "notes:read", "the box was checked");
     browser.go(&format!("{APP}/oauth/grants")).await;
     shows(&browser, "Applications with access").await;
     assert_eq!(violations(&browser).await, json!([]));

@@ -50,6 +50,17 @@ async fn a_pushed_request_is_granted() {
     assert_eq!(front.redeem(&code, &[]).await.status, 200);
 }
 
+#[tokio::test]
+async fn the_provider_gets_the_hints_of_a_pushed_request_and_none_of_the_browser() {
+    let mut front = Front::start().await;
+    let response = push(&front, &[("login_hint", "alice"), ("ui_locales", "de")]).await;
+    let uri = response.json()["request_uri"].as_str().expect("a URI").to_owned();
+    let forged = format!("{}&login_hint=mallory", with(&uri, "spa"));
+    let out = front.alice.navigate_until(&forged, &front.liar.issuer).await;
+    assert_eq!(parameter(&out, "login_hint").as_deref(), Some("alice"));
+    assert_eq!(parameter(&out, "ui_locales").as_deref(), Some("de"));
+}
+
 /// A program may load it before the browser does, and a user may reload it. One session comes of it.
 #[tokio::test]
 async fn a_pushed_request_is_loaded_often_and_becomes_one_session() {

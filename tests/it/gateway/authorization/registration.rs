@@ -37,7 +37,7 @@ async fn a_program_registers_itself_and_gets_tokens() {
     assert!(id.starts_with("bwd1_") && id.len() <= 250, "{}", id.len());
     let other_port = "http://127.0.0.1:8888/callback";
     let page = front.consent_page(&authorize(&[("client_id", &id), ("redirect_uri", other_port)])).await;
-    for shown in ["“Codex”", "It registered itself", "a program on this device"] {
+    for shown in ["“\u{2068}Codex\u{2069}”", "It registered itself", "a program on this device"] {
         assert!(page.html.contains(shown), "{shown} in {}", page.html);
     }
     let answer = front.decide(&page, "allow").await;
