@@ -12,11 +12,10 @@ use super::explain_unknown::{Unknown, unless_revoked};
 use super::stored;
 use crate::auth::authenticate::Authenticator;
 use crate::auth::revocations::RevocationKeys;
-use crate::broker::revoke::{check_other, session_of_other};
 use crate::config::{Config, StoreSettings};
 use crate::gateway::authorization_server::NoPreview;
 use crate::gateway::authorize::Permit;
-use crate::gateway::call_checks::{CallChecks, Revoker};
+use crate::gateway::call_checks::{CallChecks, FindSession, Revoker};
 use crate::gateway::context::RequestContext;
 use crate::gateway::cookie_refresh::{ExpiredCookies, session_ended};
 use crate::gateway::endpoints::{BrowserEndpoint, ClientEndpoint, Endpoint, ResourceServer};
@@ -104,13 +103,15 @@ impl OwnCalls {
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         let checks = self.checks(authenticator);
+        if let OwnCall::Endpoint(endpoint) = call {
+            checks.admit_endpoint(*endpoint, context)?;
+        }
         match call {
             OwnCall::RedirectToHttps(_) => Ok("redirects the request to https".into()),
             OwnCall::Preflight(_) => Ok("responds to the CORS preflight".into()),
             OwnCall::Refresh => self.refresh(&checks, headers, context).await,
             OwnCall::Revoke { token_id } => self.revoke(&checks, token_id, headers, context).await,
             OwnCall::Endpoint(Endpoint::Browser(BrowserEndpoint::Authorize)) => {
-                checks.admit(context)?;
                 Ok(self.authorization.answer(context)?)
             }
             OwnCall::Endpoint(endpoint) => {
@@ -188,10 +189,7 @@ impl OwnCalls {
         headers: &HeaderMap,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let Revoker { caller, family: id, by } = checks.revoke(parameter, headers, context).await?;
-        if let Some(of_caller) = session_of_other(caller.token(), id, &by) {
-            check_other(self.family(of_caller).await?.as_ref())?;
-        }
+        let Revoker { caller, family: id, by } = checks.revoke(parameter, headers, self, context).await?;
         let found = self.family(id).await?.filter(|family| by.can_revoke(family));
         let family = found.ok_or(Reject::from(Reason::TokenNotFound))?;
         self.check_knows_proof(caller.proof().is_some())?;
@@ -210,13 +208,11 @@ impl OwnCalls {
         context: &mut RequestContext<'_>,
     ) -> Result<(), Failure> {
         match endpoint {
-            Endpoint::ProtectedResource => Ok(()),
-            Endpoint::Browser(_) | Endpoint::Register => Ok(checks.admit(context)?),
-            Endpoint::Report(_) => Ok(checks.admit_report(context)?),
+            Endpoint::ProtectedResource | Endpoint::Browser(_) | Endpoint::Register | Endpoint::Report(_) => Ok(()),
             Endpoint::Client(ClientEndpoint::Introspect) => self.check_introspection(checks, headers, context).await,
-            Endpoint::Client(ClientEndpoint::Revoke) | Endpoint::Push => check_client_call(checks, headers, context),
+            Endpoint::Client(ClientEndpoint::Revoke) | Endpoint::Push => Ok(oauth::check_no_credentials(headers)?),
             Endpoint::Client(ClientEndpoint::Token) => {
-                check_client_call(checks, headers, context)?;
+                oauth::check_no_credentials(headers)?;
                 self.check_grant_proof(checks, headers, context).await
             }
         }
@@ -273,6 +269,10 @@ impl OwnCalls {
             _ => Ok(()),
         }
     }
+}
+
+impl FindSession for OwnCalls {
+    type Error = Failure;
 
     async fn family(&self, id: TokenId) -> Result<Option<Family>, Failure> {
         if let Some(why) = &self.unknown.revocations {
@@ -284,14 +284,4 @@ impl OwnCalls {
             Sessions::Store(store) => store.family(id).await.map_err(|error| unknown(&error)),
         }
     }
-}
-
-/// The first checks of a call of an OAuth client.
-fn check_client_call(
-    checks: &CallChecks<'_>,
-    headers: &HeaderMap,
-    context: &mut RequestContext<'_>,
-) -> Result<(), Failure> {
-    checks.admit_guess(context)?;
-    Ok(oauth::check_no_credentials(headers)?)
 }

@@ -12,14 +12,17 @@ use http::{HeaderMap, Method};
 use crate::auth::authenticate::{Authenticator, Caller};
 use crate::auth::bearer::{self, BearerToken};
 use crate::auth::proof_verifier::GrantProof;
-use crate::broker::revoke::{self, right_of};
+use crate::broker::Broker;
+use crate::broker::revoke::{self, check_other, right_of, session_of_other};
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::csrf::{self, CsrfRequest};
+use crate::gateway::endpoints::{BrowserEndpoint, ClientEndpoint, Endpoint};
 use crate::gateway::route::Capture;
 use crate::limits::throttle::Throttle;
 use crate::store::RevokedBy;
 use crate::tokens::bound::Bound;
+use crate::tokens::family::Family;
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject};
@@ -45,22 +48,50 @@ pub struct Revoker {
     pub by: RevokedBy,
 }
 
+/// Where the checks find sessions.
+pub trait FindSession {
+    /// It says more than a rejection if the session cannot be looked for.
+    type Error: From<Reject>;
+
+    /// The session with this id, alive or not.
+    fn family(&self, id: TokenId) -> impl Future<Output = Result<Option<Family>, Self::Error>> + Send;
+}
+
+impl FindSession for Broker {
+    type Error = Reject;
+
+    fn family(&self, id: TokenId) -> impl Future<Output = Result<Option<Family>, Reject>> + Send {
+        Broker::family(self, id)
+    }
+}
+
 impl CallChecks<'_> {
+    /// Admits a call of an endpoint with a path that the operator chooses, before anything else is done for it.
+    pub fn admit_endpoint(&self, endpoint: Endpoint, context: &RequestContext<'_>) -> Result<(), Reject> {
+        match endpoint {
+            // The caller of an introspection shows a credential first, and a browser a sealed text or a cookie.
+            Endpoint::ProtectedResource
+            | Endpoint::Browser(BrowserEndpoint::Consent | BrowserEndpoint::Grants)
+            | Endpoint::Client(ClientEndpoint::Introspect) => Ok(()),
+            Endpoint::Browser(BrowserEndpoint::Authorize) | Endpoint::Register => self.admit(context),
+            Endpoint::Client(ClientEndpoint::Token | ClientEndpoint::Revoke) | Endpoint::Push => {
+                self.admit_guess(context)
+            }
+            // Only failures count against its address: when an administrator ends all sessions, a provider reports each
+            // of them.
+            Endpoint::Report(_) => self.throttle.check_failures(context.client()),
+        }
+    }
+
     /// Admits a call of a client with a token.
     pub fn admit(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
         self.throttle.count_call(context.client())
     }
 
     /// Admits a call that could guess a token or a password.
-    pub fn admit_guess(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
+    fn admit_guess(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
         self.throttle.check_failures(context.client())?;
         self.throttle.count_call(context.client())
-    }
-
-    /// Admits a report of an identity provider. Only failures count against its address: when an administrator ends all
-    /// sessions, a provider reports each of them.
-    pub fn admit_report(&self, context: &RequestContext<'_>) -> Result<(), Reject> {
-        self.throttle.check_failures(context.client())
     }
 
     /// `POST /user/refresh`, after it was admitted.
@@ -83,12 +114,13 @@ impl CallChecks<'_> {
     }
 
     /// `DELETE /token/{tokenId}`. The proof of the caller is used up.
-    pub async fn revoke(
+    pub async fn revoke<S: FindSession>(
         &self,
         parameter: &str,
         headers: &HeaderMap,
+        sessions: &S,
         context: &mut RequestContext<'_>,
-    ) -> Result<Revoker, Reject> {
+    ) -> Result<Revoker, S::Error> {
         self.admit(context)?;
         let family = revoke::named_family(parameter);
         context.record.token_id = family;
@@ -97,6 +129,9 @@ impl CallChecks<'_> {
         context.record.caller = Some(caller.token().clone());
         self.authenticator.proof_verifier.use_up(caller.proof(), context.now).await?;
         let (family, by) = right_of(&caller, family)?;
+        if let Some(of_caller) = session_of_other(caller.token(), family, &by) {
+            check_other(sessions.family(of_caller).await?.as_ref())?;
+        }
         Ok(Revoker { caller, family, by })
     }
 

@@ -12,9 +12,8 @@ use crate::auth::client_documents::ClientDocuments;
 use crate::auth::keyring::Keyring;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::refresh::RefreshRequest;
-use crate::broker::revoke::{check_other, session_of_other};
 use crate::broker::{BODY_LIMIT, Broker, EXCHANGE_BODY_LIMIT};
-use crate::gateway::authorization_counts::{AuthorizationCounts, Registration};
+use crate::gateway::authorization_counts::AuthorizationCounts;
 use crate::gateway::authorization_server::settings::RegistrationSettings;
 use crate::gateway::authorization_server::{self, AuthorizationCall};
 use crate::gateway::call_checks::{CallChecks, Revoker};
@@ -113,10 +112,8 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let Revoker { caller, family, by } = self.checks(authenticator).revoke(parameter, headers, context).await?;
-        if let Some(of_caller) = session_of_other(caller.token(), family, &by) {
-            check_other(self.broker.family(of_caller).await?.as_ref())?;
-        }
+        let checks = self.checks(authenticator);
+        let Revoker { caller, family, by } = checks.revoke(parameter, headers, &*self.broker, context).await?;
         let event = EventContext { caller: Some(caller.token().subject.clone()), ..context.event() };
         self.broker.revoke_family(family, by, event).await?;
         Ok(respond::json(StatusCode::OK, &serde_json::json!({ "success": true })))
@@ -137,7 +134,7 @@ impl TokenCalls {
             Endpoint::Register => self.register(request, authenticator, context).await,
             Endpoint::ProtectedResource => self.published_resource(context),
             Endpoint::Report(report) => {
-                self.checks(authenticator).admit_report(context)?;
+                self.checks(authenticator).admit_endpoint(endpoint, context)?;
                 let outcome = self.receive(report, request, context).await;
                 self.count_report(&outcome, context);
                 outcome
@@ -152,13 +149,11 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        let guesses = endpoint.takes_guesses();
-        if guesses {
-            self.checks(authenticator).admit_guess(context)?;
-        }
+        self.checks(authenticator).admit_endpoint(Endpoint::Client(endpoint), context)?;
         let exchanges = endpoint == ClientEndpoint::Token && !self.endpoints.exchange.is_empty();
         let limit = if exchanges { EXCHANGE_BODY_LIMIT } else { BODY_LIMIT };
         let content = self.read_body(request, limit, context).await?;
+        let guesses = endpoint.takes_guesses();
         let attempt = guesses.then(|| self.broker.throttle.begin_attempt(context.client())).transpose()?;
         let call = self.oauth_call(request.headers(), authenticator, context);
         let outcome = oauth::respond(call, endpoint, &content).await;
@@ -186,7 +181,7 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        self.checks(authenticator).admit_guess(context)?;
+        self.checks(authenticator).admit_endpoint(Endpoint::Push, context)?;
         let content = self.read_body(request, BODY_LIMIT, context).await?;
         let attempt = self.broker.throttle.begin_attempt(context.client())?;
         let call = self.oauth_call(request.headers(), authenticator, context);
@@ -209,20 +204,8 @@ impl TokenCalls {
             Method::POST => Some(self.read_body(request, BODY_LIMIT, context).await?),
             _ => None,
         };
-        let mut call = AuthorizationCall {
-            settings,
-            clients: &self.endpoints.clients,
-            denied: &self.endpoints.denied,
-            issuer: &self.broker.settings.issuer,
-            broker: &self.broker,
-            checks: self.checks(authenticator),
-            sign_in,
-            documents: &self.client_documents,
-            counts: &self.authorization_counts,
-            context,
-            registration: Registration::default(),
-            consent: None,
-        };
+        let call = self.oauth_call(request.headers(), authenticator, context);
+        let mut call = AuthorizationCall::of(call, settings, sign_in);
         Ok(call.respond(endpoint, request, form.as_ref()).await)
     }
 
@@ -246,7 +229,7 @@ impl TokenCalls {
         authenticator: &Authenticator,
         context: &mut RequestContext<'_>,
     ) -> Outcome {
-        self.checks(authenticator).admit(context)?;
+        self.checks(authenticator).admit_endpoint(Endpoint::Register, context)?;
         let content = self.read_body(request, BODY_LIMIT, context).await?;
         authorization_server::register(settings, request.headers(), &content, &self.broker.roots, context.now)
     }

@@ -8,17 +8,11 @@ use http::{Response, StatusCode};
 
 use super::clients::{AskingClient, Described, find, shortened};
 use super::settings::AuthorizationSettings;
-use crate::auth::client_documents::ClientDocuments;
-use crate::auth::registered_clients::RegisteredClient;
-use crate::broker::Broker;
-use crate::gateway::authorization_counts::{AuthorizationCounts, Consent, Registration};
-use crate::gateway::call_checks::CallChecks;
-use crate::gateway::context::RequestContext;
-use crate::gateway::oauth::metadata;
+use crate::gateway::authorization_counts::{Consent, Registration};
+use crate::gateway::oauth::{Call, metadata};
 use crate::gateway::sign_in::{SignIn, is_host_of};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{parameters, respond};
-use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::pending::PendingRequest;
 use crate::tokens::authorization::redirect_uri::RedirectUri;
 use crate::tokens::authorization::request::RequestError;
@@ -27,22 +21,19 @@ use crate::types::reject::{Reason, Reject};
 
 /// One call of the authorization endpoint or of the consent page.
 pub(crate) struct AuthorizationCall<'c, 'r> {
+    pub(crate) call: Call<'c, 'r>,
     pub(crate) settings: &'c AuthorizationSettings,
-    /// `[[oauth.client]]`
-    pub(crate) clients: &'c [RegisteredClient],
-    pub(crate) denied: &'c DeniedClients,
-    /// `tokens.issuer`
-    pub(crate) issuer: &'c str,
-    pub(crate) broker: &'c Broker,
-    pub(crate) checks: CallChecks<'c>,
     /// `None`: users sign in at `oauth.login_page`.
     pub(crate) sign_in: Option<&'c SignIn>,
-    pub(crate) documents: &'c ClientDocuments,
-    pub(crate) counts: &'c AuthorizationCounts,
-    pub(crate) context: &'c mut RequestContext<'r>,
     /// What the metrics count, as soon as it is known.
     pub(crate) registration: Registration,
     pub(crate) consent: Option<Consent>,
+}
+
+impl<'c, 'r> AuthorizationCall<'c, 'r> {
+    pub(crate) fn of(call: Call<'c, 'r>, settings: &'c AuthorizationSettings, sign_in: Option<&'c SignIn>) -> Self {
+        AuthorizationCall { call, settings, sign_in, registration: Registration::default(), consent: None }
+    }
 }
 
 impl<'c> AuthorizationCall<'c, '_> {
@@ -51,18 +42,20 @@ impl<'c> AuthorizationCall<'c, '_> {
     where
         'c: 's,
     {
-        self.denied.check(id, &self.broker.roots)?;
-        self.registration = registration_of(id, self.clients.iter().any(|client| client.client_id == id));
-        let roots = &self.broker.roots;
-        let client = match find(id, self.clients, self.settings, roots, self.context.now) {
+        self.call.endpoints.denied.check(id, &self.call.broker.roots)?;
+        self.registration =
+            registration_of(id, self.call.endpoints.clients.iter().any(|client| client.client_id == id));
+        let roots = &self.call.broker.roots;
+        let client = match find(id, &self.call.endpoints.clients, self.settings, roots, self.call.context.now) {
             Described::Here(client) => client,
             Described::Nowhere => return Err(unknown_client(id)),
             Described::AtItsUrl(settings) => {
                 // Also if its document cannot be fetched.
                 self.log_name(client_name::for_operators(id, false, None));
-                let now = self.context.clock.uptime();
+                let now = self.call.context.clock.uptime();
                 // Boxed because it is rare.
-                let document = Box::pin(self.documents.find(id, settings, self.context.client(), now)).await?;
+                let document =
+                    Box::pin(self.call.documents.find(id, settings, self.call.context.client(), now)).await?;
                 AskingClient::of_document(id, settings, &document)
             }
         };
@@ -88,18 +81,18 @@ impl<'c> AuthorizationCall<'c, '_> {
     }
 
     fn log_name(&mut self, name: Option<&str>) {
-        self.context.record.oauth.get_or_insert_default().client = name.map(str::to_owned);
+        self.call.context.record.oauth.get_or_insert_default().client = name.map(str::to_owned);
     }
 
     /// Keeps for `bearward explain` what the client asks for. `resources`: as the client sent them.
     pub(super) fn keep_request(&mut self, client_id: Option<&str>, redirect_uri: Option<&str>, resources: &[String]) {
-        let asked = self.context.record.oauth.get_or_insert_default();
+        let asked = self.call.context.record.oauth.get_or_insert_default();
         asked.ask(client_id, redirect_uri, resources.iter().map(String::as_str));
     }
 
     pub(super) fn check_host(&self) -> Result<(), Reject> {
-        let host = self.context.record.host.as_ref().and_then(|host| host.to_str().ok());
-        check_host(host, self.issuer)
+        let host = self.call.context.record.host.as_ref().and_then(|host| host.to_str().ok());
+        check_host(host, self.call.issuer())
     }
 
     /// An error at the redirect URI, or a page if the client could use that as an open redirector.
@@ -115,8 +108,8 @@ impl<'c> AuthorizationCall<'c, '_> {
         if !may_redirect {
             return Err(reject);
         }
-        let response = redirect(&redirect_uri.with_query(&error_query(error, state, self.issuer)))?;
-        self.context.record.rejected = Some(reject);
+        let response = redirect(&redirect_uri.with_query(&error_query(error, state, self.call.issuer())))?;
+        self.call.context.record.rejected = Some(reject);
         Ok(response)
     }
 

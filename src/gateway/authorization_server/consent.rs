@@ -28,7 +28,7 @@ impl AuthorizationCall<'_, '_> {
                 let error = RequestError::new("login_required", "the user is not signed in");
                 return self.answer_error(&pending, error).await;
             }
-            let place = sign_in_place(&pending.client_id, self.clients, self.settings);
+            let place = sign_in_place(&pending.client_id, &self.call.endpoints.clients, self.settings);
             let wanted = pending.request.at_sign_in();
             return self.begin_sign_in(place, &self.consent_path(&sealed), &wanted, request).await;
         };
@@ -52,7 +52,7 @@ impl AuthorizationCall<'_, '_> {
         session: &Family,
     ) -> Result<Response<Body>, Reject> {
         let scopes = self.grantable(client, pending, session);
-        let grants = self.broker.grants_of(&session.subject, self.context.now).await?;
+        let grants = self.call.broker.grants_of(&session.subject, self.call.context.now).await?;
         if grants.iter().any(|grant| grant.id == pending.id) {
             return Err(Reject::new(Reason::ConsentStale, "the user has agreed, and the client has its tokens"));
         }

@@ -37,11 +37,11 @@ impl AuthorizationCall<'_, '_> {
                 self.allow(&pending, &session, &scopes, client.grantee(), Consent::Allowed)
             }
             _ => {
-                let event = self.context.event();
-                self.broker.record_denial(&pending, &session, event).await?;
+                let event = self.call.context.event();
+                self.call.broker.record_denial(&pending, &session, event).await?;
                 let denied = RequestError::new("access_denied", "the user has declined");
                 let response = self.answer_error(&pending, denied).await?;
-                self.context.record.rejected = Some(Reason::ConsentDenied.into());
+                self.call.context.record.rejected = Some(Reason::ConsentDenied.into());
                 Ok(response)
             }
         }

@@ -19,11 +19,11 @@ use crate::types::reject::{Reason, Reject};
 impl AuthorizationCall<'_, '_> {
     /// The request that a browser began here, within ten minutes.
     pub(super) fn pending(&mut self, sealed: &str, headers: &HeaderMap) -> Result<PendingRequest, Reject> {
-        let opened = PendingRequest::open(sealed, &self.broker.roots);
+        let opened = PendingRequest::open(sealed, &self.call.broker.roots);
         let pending = opened.ok_or_else(|| Reject::new(Reason::ConsentStale, "this is no request of the gateway"))?;
         let asked = &pending.request;
         self.keep_request(Some(&pending.client_id), Some(asked.redirect_uri.as_str()), &asked.resources);
-        if !pending.is_current(self.context.now) {
+        if !pending.is_current(self.call.context.now) {
             return Err(Reject::new(Reason::ConsentStale, "the request is older than 10 minutes"));
         }
         if !browser_cookie::is_there(headers, &pending) {
@@ -48,7 +48,7 @@ impl AuthorizationCall<'_, '_> {
     /// A form of another site has the cookies of the user as well.
     pub(super) fn check_origin(&self, headers: &HeaderMap) -> Result<(), Reject> {
         let mut origins = headers.get_all(ORIGIN).iter();
-        let is_own = origins.next().is_some_and(|origin| *origin == *metadata::base(self.issuer));
+        let is_own = origins.next().is_some_and(|origin| *origin == *metadata::base(self.call.issuer()));
         if !is_own || origins.next().is_some() {
             return Err(Reject::new(Reason::Csrf, "Origin is not that of tokens.issuer"));
         }
@@ -92,13 +92,13 @@ impl AuthorizationCall<'_, '_> {
     ) -> Result<Response<Body>, Reject> {
         let Grantee { label, authenticates: for_authenticated } = to;
         let granted = Granted { scope: scopes.join(" "), session: session.id, label, for_authenticated };
-        let code = AuthorizationCode::new(pending, granted, self.context.now);
-        let code = code.seal(&self.broker.roots);
+        let code = AuthorizationCode::new(pending, granted, self.call.context.now);
+        let code = code.seal(&self.call.broker.roots);
         let code = code.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
-        self.context.record.token_id = Some(pending.id);
+        self.call.context.record.token_id = Some(pending.id);
         self.consent = Some(consent);
         let state = pending.request.state.as_deref().map(|state| ("state", state));
-        let answer = [("code", &*code)].into_iter().chain(state).chain([("iss", self.issuer)]);
+        let answer = [("code", &*code)].into_iter().chain(state).chain([("iss", self.call.issuer())]);
         redirect(&pending.request.redirect_uri.with_query(&parameters::write(answer)))
     }
 }

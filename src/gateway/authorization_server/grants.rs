@@ -25,7 +25,7 @@ impl AuthorizationCall<'_, '_> {
             let place = &self.settings.sign_in;
             return self.begin_sign_in(place, &self.settings.grants_page, &SignInRequest::default(), request).await;
         };
-        let grants = self.broker.grants_of(&user.subject, self.context.now).await?;
+        let grants = self.call.broker.grants_of(&user.subject, self.call.context.now).await?;
         let shown: Vec<ShownGrant> = grants.into_iter().map(|session| self.shown(session)).collect();
         Ok(pages::grants(&shown, &self.settings.grants_page))
     }
@@ -33,7 +33,7 @@ impl AuthorizationCall<'_, '_> {
     /// A client as the user knows it from the consent page. It needs no fetch.
     fn shown(&self, session: Family) -> ShownGrant {
         let id = &session.client_id;
-        match find(id, self.clients, self.settings, &self.broker.roots, self.context.now) {
+        match find(id, &self.call.endpoints.clients, self.settings, &self.call.broker.roots, self.call.context.now) {
             Described::Here(client) => {
                 let redirect_uris = client.redirect_uris.to_vec();
                 ShownGrant { known_by: Some(client.known_by), redirect_uris, session }
@@ -59,10 +59,10 @@ impl AuthorizationCall<'_, '_> {
         let user = user.ok_or_else(|| Reject::new(Reason::ConsentStale, "the session of the user has ended"))?;
         let unknown = || Reject::new(Reason::TokenNotFound, "this is no grant of the user");
         let id = TokenId::parse(form.required("grant")?).ok_or_else(unknown)?;
-        let grant = self.broker.grant(id, &user.subject, self.context.now).await?.ok_or_else(unknown)?;
-        self.context.record.token_id = Some(grant.id);
+        let grant = self.call.broker.grant(id, &user.subject, self.call.context.now).await?.ok_or_else(unknown)?;
+        self.call.context.record.token_id = Some(grant.id);
         let by = RevokedBy::Owner(user.subject);
-        self.broker.revoke_family(grant.id, by, self.context.event()).await?;
-        redirect(&format!("{}{}", metadata::base(self.issuer), self.settings.grants_page))
+        self.call.broker.revoke_family(grant.id, by, self.call.context.event()).await?;
+        redirect(&format!("{}{}", metadata::base(self.call.issuer()), self.settings.grants_page))
     }
 }

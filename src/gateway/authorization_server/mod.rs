@@ -7,6 +7,7 @@
 //! register themselves, `pushed` the one at which they send their requests before the browser does, and `grants` the
 //! page on which users end what they have granted.
 
+mod asked;
 mod browser_cookie;
 mod call;
 mod clients;
@@ -58,8 +59,9 @@ impl AuthorizationCall<'_, '_> {
             Ok(response) => response,
             Err(reject) => {
                 let again = self.again(request, form, &reject);
-                let response = pages::failed(&reject, help(&reject), again.as_deref(), self.context.record.request_id);
-                self.context.record.rejected = Some(reject);
+                let response =
+                    pages::failed(&reject, help(&reject), again.as_deref(), self.call.context.record.request_id);
+                self.call.context.record.rejected = Some(reject);
                 response
             }
         };
@@ -78,18 +80,18 @@ impl AuthorizationCall<'_, '_> {
             None => request.uri().query()?,
         };
         let sealed = read_parameters(text).ok()?.remove("request")?;
-        self.link_to(&PendingRequest::open(&sealed, &self.broker.roots)?)
+        self.link_to(&PendingRequest::open(&sealed, &self.call.broker.roots)?)
     }
 
     /// Counts what came of the call, from its record.
     fn count(&self, endpoint: BrowserEndpoint) {
-        let rejected = self.context.record.rejected.as_ref().map(|reject| reject.reason);
+        let rejected = self.call.context.record.rejected.as_ref().map(|reject| reject.reason);
         match (endpoint, rejected, self.consent) {
             (BrowserEndpoint::Authorize, rejected, _) => {
-                self.counts.count_authorization(self.registration, rejected);
+                self.call.counts.count_authorization(self.registration, rejected);
             }
-            (BrowserEndpoint::Consent, Some(reason), _) => self.counts.count_consent(Err(reason)),
-            (BrowserEndpoint::Consent, None, Some(consent)) => self.counts.count_consent(Ok(consent)),
+            (BrowserEndpoint::Consent, Some(reason), _) => self.call.counts.count_consent(Err(reason)),
+            (BrowserEndpoint::Consent, None, Some(consent)) => self.call.counts.count_consent(Ok(consent)),
             // The page, or a sign-in before it, is no decision.
             (BrowserEndpoint::Consent, None, None) | (BrowserEndpoint::Grants, ..) => {}
         }

@@ -3,10 +3,10 @@
 
 use http::Method;
 
+use super::asked::{Asked, Wish, asked_by};
 use super::call::{check_host, unknown_client};
 use super::clients::{AskingClient, Described, KnownBy, find, sign_in_place};
 use super::parameters::Parameters;
-use super::pushed;
 use super::settings::AuthorizationSettings;
 use crate::auth::client_documents::ClientDocuments;
 use crate::auth::registered_clients::RegisteredClient;
@@ -14,7 +14,7 @@ use crate::gateway::context::RequestContext;
 use crate::tokens::authorization::client_registration;
 use crate::tokens::authorization::denied_clients::DeniedClients;
 use crate::tokens::authorization::redirect_uri::{RedirectKind, RedirectUri};
-use crate::tokens::authorization::request::{AuthorizationRequest, SignInWish};
+use crate::tokens::authorization::request::{AuthorizationRequest, RequestError, SignInWish};
 use crate::tokens::family::refresh_token::Roots;
 use crate::tokens::sign_in::place::SignInPlace;
 use crate::types::reject::{Reason, Reject};
@@ -60,39 +60,20 @@ impl Preview<'_> {
         let client = self.client(parameters.client_id()?, context)?;
         let known = known_by(&client.known_by);
         context.steps.report(Step::Client, || format!("{}: {known}", client.id));
-        if let Some(request_uri) = parameters.get("request_uri") {
-            return self.of_pushed(&client, request_uri, context);
-        }
-        let redirect_uri = client.redirect_of(parameters.required("redirect_uri")?)?;
-        context.steps.report(Step::Redirect, || format!("{}, as registered", redirect_uri.as_str()));
-        let asked = parameters.asked_by_browser(&client, &redirect_uri, self.settings).map_err(|error| {
-            let learns = if client.gets_errors_at(&redirect_uri) {
-                "the client gets this at its redirect URI"
-            } else {
-                "a page says it: the client could use the gateway as an open redirector"
-            };
-            let detail = format!("{}: {}; {learns}", error.code, error.description);
-            Reject::new(Reason::AuthorizationRefused, detail)
-        })?;
-        context.steps.report(Step::Resource, || asked.resources.join(" "));
-        Ok(self.answer(&client, &asked))
-    }
-
-    fn of_pushed(
-        &self,
-        client: &AskingClient<'_>,
-        request_uri: &str,
-        context: &RequestContext<'_>,
-    ) -> Result<String, NoPreview> {
-        if self.roots.newest_secret().is_none() {
+        if parameters.get("request_uri").is_some() && self.roots.newest_secret().is_none() {
             let why = "the root secret, which cannot be read, opens the request that the client has pushed";
             return Err(NoPreview::Unknown(why.to_owned()));
         }
-        let asked = pushed::open(request_uri, client.id, self.roots, context.now)?.request;
-        let redirect_uri = client.redirect_of(asked.redirect_uri.as_str())?;
+        let asked = asked_by(client, &parameters, self.settings, self.roots, context.now)?;
+        let Asked { client, redirect_uri, wish } = asked;
         context.steps.report(Step::Redirect, || format!("{}, as registered", redirect_uri.as_str()));
-        context.steps.report(Step::Resource, || asked.resources.join(" "));
-        Ok(self.answer(client, &asked))
+        let request = match wish {
+            Wish::Here(request) => request,
+            Wish::Pushed(pushed) => pushed.request,
+            Wish::Wrong(error) => return Err(refused(error, client.gets_errors_at(&redirect_uri)).into()),
+        };
+        context.steps.report(Step::Resource, || request.resources.join(" "));
+        Ok(self.answer(&client, &request))
     }
 
     fn client<'s>(&'s self, id: &'s str, context: &RequestContext<'_>) -> Result<AskingClient<'s>, NoPreview> {
@@ -142,6 +123,16 @@ impl Preview<'_> {
         let name = client.label();
         format!("asks the user, {signs_in}: {name} wants {resources}, {scopes}; the code goes to {goes_to}")
     }
+}
+
+fn refused(error: RequestError, is_sent: bool) -> Reject {
+    let learns = if is_sent {
+        "the client gets this at its redirect URI"
+    } else {
+        "a page says it: the client could use the gateway as an open redirector"
+    };
+    let detail = format!("{}: {}; {learns}", error.code, error.description);
+    Reject::new(Reason::AuthorizationRefused, detail)
 }
 
 fn known_by(known_by: &KnownBy) -> String {

@@ -7,8 +7,6 @@ use serde_json::json;
 
 use super::call::AuthorizationCall;
 use super::parameters::Parameters;
-use crate::gateway::authorization_counts::Registration;
-use crate::gateway::call_checks::CallChecks;
 use crate::gateway::oauth::{Call, Form};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::respond;
@@ -28,24 +26,7 @@ pub async fn push(call: Call<'_, '_>, content: &Bytes) -> Result<Response<Body>,
     let client_id = client.id().ok_or_else(|| Reject::new(Reason::BadForm, "client_id is missing"))?;
     // Used up at this process alone: nothing is granted, and a call of a stranger must write nothing.
     let proof = call.authenticator.proof_verifier.grant_proof(&call.context.auth_by(call.headers)).await?;
-    let mut asking = AuthorizationCall {
-        settings,
-        clients: &call.endpoints.clients,
-        denied: &call.endpoints.denied,
-        issuer: &call.broker.settings.issuer,
-        broker: call.broker,
-        checks: CallChecks {
-            throttle: &call.broker.throttle,
-            authenticator: call.authenticator,
-            idle: call.broker.settings.lifetimes.idle,
-        },
-        sign_in: None,
-        documents: call.documents,
-        counts: call.counts,
-        context: call.context,
-        registration: Registration::default(),
-        consent: None,
-    };
+    let mut asking = AuthorizationCall::of(call, settings, None);
     asking.push(content, client_id, client.method().is_some(), proof.bound.key).await
 }
 
@@ -72,16 +53,11 @@ impl AuthorizationCall<'_, '_> {
         let redirect_uri = client.redirect_of(parameters.required("redirect_uri")?)?;
         let mut request = parameters.asked(&client, &redirect_uri, self.settings).map_err(rejected)?;
         request.dpop_jkt = bound_key(request.dpop_jkt, key)?;
-        let uri = PushedRequest::new(client.id, request, self.context.now).seal(&self.broker.roots);
+        let uri = PushedRequest::new(client.id, request, self.call.context.now).seal(&self.call.broker.roots);
         let uri =
             uri.ok_or_else(|| Reject::new(Reason::BadForm, "state, redirect_uri, resource and scope are too long"))?;
         let answer = json!({ "request_uri": uri, "expires_in": LIFETIME.as_secs() });
         Ok(respond::json(StatusCode::CREATED, &answer))
-    }
-
-    /// The request that a client has pushed, and that the browser brings.
-    pub(super) fn pushed(&self, request_uri: &str, client_id: &str) -> Result<PushedRequest, Reject> {
-        open(request_uri, client_id, &self.broker.roots, self.context.now)
     }
 }
 

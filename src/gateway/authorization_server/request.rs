@@ -5,10 +5,12 @@ use bytes::Bytes;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, Request, Response};
 
+use super::asked::{Asked, Wish, asked_by};
 use super::browser_cookie;
 use super::call::{AuthorizationCall, redirect};
 use super::clients::registered;
 use super::parameters::Parameters;
+use crate::gateway::endpoints::{BrowserEndpoint, Endpoint};
 use crate::gateway::oauth::metadata;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
@@ -23,37 +25,34 @@ impl AuthorizationCall<'_, '_> {
         request: &Request<B>,
         form: Option<&Bytes>,
     ) -> Result<Response<Body>, Reject> {
-        self.broker.throttle.count_call(self.context.client())?;
+        self.call.checks().admit_endpoint(Endpoint::Browser(BrowserEndpoint::Authorize), self.call.context)?;
         self.check_host()?;
         let parameters = Parameters::read(request, form)?;
         self.keep_request(parameters.get("client_id"), parameters.get("redirect_uri"), &parameters.resources);
         let client = self.client(parameters.client_id()?).await?;
-        let browser = pending::new_browser();
-        if let Some(request_uri) = parameters.get("request_uri") {
-            let pushed = self.pushed(request_uri, client.id)?;
-            let redirect_uri = client.redirect_of(pushed.request.redirect_uri.as_str())?;
-            self.name(&client, Some(&redirect_uri));
-            let asked = &pushed.request;
-            self.keep_request(Some(client.id), Some(asked.redirect_uri.as_str()), &asked.resources);
-            let pending = pushed.in_browser(&browser, self.context.now);
-            return self.to_consent(&pending, &browser, request.headers());
-        }
-        let redirect_uri = client.redirect_of(parameters.required("redirect_uri")?)?;
+        let now = self.call.context.now;
+        let asked = asked_by(client, &parameters, self.settings, &self.call.broker.roots, now)?;
+        let Asked { client, redirect_uri, wish } = asked;
         self.name(&client, Some(&redirect_uri));
-        let asked = match parameters.asked_by_browser(&client, &redirect_uri, self.settings) {
-            Ok(asked) => asked,
-            Err(error) => {
+        let browser = pending::new_browser();
+        let pending = match wish {
+            Wish::Here(request) => PendingRequest::begin(client.id, request, &browser, now),
+            Wish::Pushed(pushed) => {
+                let request = &pushed.request;
+                self.keep_request(Some(client.id), Some(request.redirect_uri.as_str()), &request.resources);
+                pushed.in_browser(&browser, now)
+            }
+            Wish::Wrong(error) => {
                 let may_redirect = client.gets_errors_at(&redirect_uri);
                 return self.refuse(error, &redirect_uri, parameters.get("state"), may_redirect);
             }
         };
-        let pending = PendingRequest::begin(client.id, asked, &browser, self.context.now);
         self.to_consent(&pending, &browser, request.headers())
     }
 
     /// The path and query that ask for the same. `None`: only the client can ask, because it has to push its request.
     pub(super) fn link_to(&self, pending: &PendingRequest) -> Option<String> {
-        let client = registered(&pending.client_id, self.clients);
+        let client = registered(&pending.client_id, &self.call.endpoints.clients);
         if self.settings.requires_par || client.is_some_and(|client| client.must_push) {
             return None;
         }
@@ -73,14 +72,14 @@ impl AuthorizationCall<'_, '_> {
         let sealed = self.seal(pending)?;
         let cookies = browser_cookie::set(headers, pending, browser);
         let cookies = cookies.ok_or_else(|| Reject::new(Reason::Internal, "cannot make the cookie of a request"))?;
-        let target = format!("{}{}", metadata::base(self.issuer), self.consent_path(&sealed));
+        let target = format!("{}{}", metadata::base(self.call.issuer()), self.consent_path(&sealed));
         let mut response = redirect(&target)?;
         response.headers_mut().extend(cookies.into_iter().map(|cookie| (SET_COOKIE, cookie)));
         Ok(response)
     }
 
     fn seal(&self, pending: &PendingRequest) -> Result<String, Reject> {
-        let sealed = pending.seal(&self.broker.roots);
+        let sealed = pending.seal(&self.call.broker.roots);
         let sealed = sealed.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
         if sealed.len() > MAX_SEALED {
             let detail = "state, redirect_uri, resource and scope are together too long";

@@ -33,7 +33,7 @@ impl AuthorizationCall<'_, '_> {
         headers: &HeaderMap,
         pending: &PendingRequest,
     ) -> Result<Option<Family>, Reject> {
-        let place = sign_in_place(&pending.client_id, self.clients, self.settings);
+        let place = sign_in_place(&pending.client_id, &self.call.endpoints.clients, self.settings);
         let sessions = self.sessions(place, headers).await?;
         Ok(sessions.into_iter().find(|family| self.is_new_enough(family, pending)))
     }
@@ -47,7 +47,7 @@ impl AuthorizationCall<'_, '_> {
     }
 
     async fn sessions_at(&self, providers: &[Arc<str>], headers: &HeaderMap) -> Result<Vec<Family>, Reject> {
-        let found = self.sign_in()?.sessions(headers, self.context).await?;
+        let found = self.sign_in()?.sessions(headers, self.call.context).await?;
         let at_these = found.into_iter().filter(|(_, login)| providers.iter().any(|name| **name == *login.provider));
         Ok(at_these.map(|(family, _)| family).collect())
     }
@@ -61,9 +61,10 @@ impl AuthorizationCall<'_, '_> {
         let presented = login_cookies::refresh_token(headers).and_then(PresentedToken::parse);
         let Some(presented) = presented else { return Ok(None) };
         let access = login_cookies::access_token(headers);
-        let access = access.and_then(|text| BearerToken::from_text(text, self.checks.authenticator.token_size).ok());
+        let access =
+            access.and_then(|text| BearerToken::from_text(text, self.call.checks().authenticator.token_size).ok());
         let Some(access) = access else { return Ok(None) };
-        let token = match self.checks.cookie_refresh(access, self.context).await {
+        let token = match self.call.checks().cookie_refresh(access, self.call.context).await {
             Ok(token) => token,
             Err(reject) if reject.reason.status() == StatusCode::UNAUTHORIZED => return Ok(None),
             Err(reject) => return Err(reject),
@@ -71,14 +72,14 @@ impl AuthorizationCall<'_, '_> {
         if token.family != Some(presented.token_id) {
             return Ok(None);
         }
-        let found = self.broker.session_of_token(&presented, self.context.now).await?;
+        let found = self.call.broker.session_of_token(&presented, self.call.context.now).await?;
         Ok(found.filter(is_whole_login))
     }
 
     fn is_new_enough(&self, family: &Family, pending: &PendingRequest) -> bool {
         let begun_at = pending.begun_at();
         // The date of a login is earlier than its time by what the clocks can be wrong.
-        let is_after_request = family.created_at + self.context.clock.uncertainty() >= begun_at;
+        let is_after_request = family.created_at + self.call.context.clock.uncertainty() >= begun_at;
         // By the clock of the provider, if that has said it: the user may have been signed in there for long.
         let authenticated = UnixTime::from_secs(auth_time(family));
         let skew = if is_after_request { CLOCK_SKEW } else { Duration::ZERO };
@@ -117,11 +118,11 @@ impl AuthorizationCall<'_, '_> {
     ) -> Result<Response<Body>, Reject> {
         let headers = request.headers();
         let sign_in = self.sign_in()?;
-        if is_of_other_site(headers) && !sign_in.sessions(headers, self.context).await?.is_empty() {
+        if is_of_other_site(headers) && !sign_in.sessions(headers, self.call.context).await?.is_empty() {
             return Ok(pages::sign_in_again(target));
         }
         if let [provider] = providers {
-            return sign_in.start_with(provider, target, wanted, request, self.context);
+            return sign_in.start_with(provider, target, wanted, request, self.call.context);
         }
         let wanted = wanted.parameters();
         let link = |provider: &str| {
@@ -147,7 +148,7 @@ impl AuthorizationCall<'_, '_> {
                           is as new as the client wants";
             return Err(Reject::new(Reason::NotSignedIn, detail));
         }
-        redirect(&format!("{}{}", metadata::base(self.issuer), login_page(page, target, wanted)))
+        redirect(&format!("{}{}", metadata::base(self.call.issuer()), login_page(page, target, wanted)))
     }
 
     /// Where another user can sign in. `target`: where the browser comes back to.

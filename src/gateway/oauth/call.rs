@@ -12,6 +12,7 @@ use crate::auth::proofs::ProofRule;
 use crate::auth::registered_clients::ClientKeys;
 use crate::broker::Broker;
 use crate::gateway::authorization_counts::AuthorizationCounts;
+use crate::gateway::call_checks::CallChecks;
 use crate::gateway::context::RequestContext;
 use crate::gateway::endpoints::Endpoints;
 use crate::limits::limiter::Key;
@@ -31,7 +32,17 @@ pub struct Call<'c, 'r> {
     pub context: &'c mut RequestContext<'r>,
 }
 
-impl Call<'_, '_> {
+impl<'c> Call<'c, '_> {
+    /// `tokens.issuer`
+    pub(crate) fn issuer(&self) -> &'c str {
+        &self.broker.settings.issuer
+    }
+
+    pub(crate) fn checks(&self) -> CallChecks<'c> {
+        let Broker { throttle, settings, .. } = self.broker;
+        CallChecks { throttle, authenticator: self.authenticator, idle: settings.lifetimes.idle }
+    }
+
     /// Authenticates a token from a form, by the same checks as a Bearer. The client proves by it who it is.
     pub(super) async fn authenticate(&self, token: &str) -> Result<Caller, Reject> {
         self.authenticate_for(self.context.auth(), token).await
