@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
+
 use super::root_secrets::read_existing_roots;
 use crate::auth::client_documents::ClientDocuments;
 use crate::config::Config;
-use crate::gateway::authorization_server::{NoPreview, Preview};
+use crate::gateway::authorization_server::{NoPreview, Preview, check_page};
 use crate::gateway::context::RequestContext;
 use crate::gateway::endpoints::Endpoints;
 use crate::tokens::family::refresh_token::Roots;
@@ -29,6 +31,12 @@ impl AuthorizationQuestions {
     pub(super) fn new(config: &Config, roots: Arc<Roots>, documents: Arc<ClientDocuments>) -> Self {
         let issuer = config.tokens.issuer.clone();
         AuthorizationQuestions { endpoints: config.oauth.clone(), issuer, roots, documents }
+    }
+
+    /// The consent page, and the page of grants.
+    pub(super) fn check_page(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<(), Reject> {
+        let host = context.record.host.as_ref().and_then(|host| host.to_str().ok());
+        check_page(host, &self.issuer, headers)
     }
 
     /// The text completes the sentence "the gateway itself …".

@@ -24,8 +24,8 @@ use crate::gateway::own_call::OwnCall;
 use crate::gateway::route::Capture;
 use crate::limits::throttle::Throttle;
 use crate::store::FamilyStore;
-use crate::tokens::family::Family;
 use crate::tokens::family::rotation::end_of;
+use crate::tokens::family::{Family, has_client_auth};
 use crate::tokens::jwt::VerifiedToken;
 use crate::types::ids::TokenId;
 use crate::types::reject::{Reason, Reject, with_causes};
@@ -156,7 +156,7 @@ impl OwnCalls {
         cookies: &ExpiredCookies<'_>,
         context: &RequestContext<'_>,
     ) -> Outcome {
-        let token = checks.cookie_refresh(cookies.access.token(), context).await?;
+        let token = checks.expired_cookie(cookies.access.token(), context).await?;
         let session = self.refreshable(checks, &token, context).await?;
         Ok(format!("refreshes session {session}, if its cookie has the current refresh token, and decides again"))
     }
@@ -174,6 +174,9 @@ impl OwnCalls {
         let family = self.family(id).await?.ok_or(Reject::from(Reason::GrantUnknown))?;
         if checks.authenticator.known.revocations.is_revoked(&RevocationKeys::of(token)) {
             return Err(Failure::Rejected(Reason::GrantRevoked.into()));
+        }
+        if has_client_auth(&family.claims) {
+            return Err(Failure::Rejected(Reason::ClientNotAuthenticated.into()));
         }
         match end_of(&family, None, context.now) {
             Some(reason) => Err(Failure::Rejected(reason.into())),
@@ -208,10 +211,11 @@ impl OwnCalls {
         context: &mut RequestContext<'_>,
     ) -> Result<(), Failure> {
         match endpoint {
-            Endpoint::ProtectedResource | Endpoint::Browser(_) | Endpoint::Register | Endpoint::Report(_) => Ok(()),
+            Endpoint::ProtectedResource | Endpoint::Register | Endpoint::Report(_) => Ok(()),
+            Endpoint::Browser(_) => Ok(self.authorization.check_page(headers, context)?),
             Endpoint::Client(ClientEndpoint::Introspect) => self.check_introspection(checks, headers, context).await,
-            Endpoint::Client(ClientEndpoint::Revoke) | Endpoint::Push => Ok(oauth::check_no_credentials(headers)?),
-            Endpoint::Client(ClientEndpoint::Token) => {
+            Endpoint::Client(ClientEndpoint::Revoke) => Ok(oauth::check_no_credentials(headers)?),
+            Endpoint::Client(ClientEndpoint::Token) | Endpoint::Push => {
                 oauth::check_no_credentials(headers)?;
                 self.check_grant_proof(checks, headers, context).await
             }
@@ -259,7 +263,7 @@ impl OwnCalls {
         context: &RequestContext<'_>,
     ) -> Result<(), Failure> {
         let proof = checks.grant_proof(headers, context).await?;
-        checks.use_up_at_all(proof, context).await?;
+        checks.use_up_everywhere(proof, context).await?;
         self.check_knows_proof(proof.bound.key.is_some())
     }
 

@@ -18,8 +18,8 @@ use crate::types::thumbprint::Thumbprint;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrantProof {
     pub bound: Bound,
-    /// The other gateways have not been told that it was used: [`ProofVerifier::use_up_at_all`].
-    untold: Option<VerifiedProof>,
+    /// The other gateways have not learned that it was used: [`ProofVerifier::use_up_everywhere`].
+    unshared: Option<VerifiedProof>,
 }
 
 /// Verifies proofs, and remembers those that were used.
@@ -85,20 +85,20 @@ impl ProofVerifier {
     pub async fn grant_proof(&self, context: &AuthContext<'_>) -> Result<GrantProof, Reject> {
         let certificate = context.presented.and_then(|presented| presented.certificate);
         let Some(presented) = context.presented.filter(PresentedProof::has_proof) else {
-            return Ok(GrantProof { bound: Bound { key: None, certificate }, untold: None });
+            return Ok(GrantProof { bound: Bound { key: None, certificate }, unshared: None });
         };
         let verified = self.verify_proof(&presented, None, context).await.map_err(of_grant)?;
         self.proofs.use_up_for_grant(&verified, self.max_used, context.now).map_err(of_grant)?;
-        let untold = if self.proofs.shared.is_some() { Some(verified) } else { None };
-        Ok(GrantProof { bound: Bound { key: Some(verified.key), certificate }, untold })
+        let unshared = if self.proofs.shared.is_some() { Some(verified) } else { None };
+        Ok(GrantProof { bound: Bound { key: Some(verified.key), certificate }, unshared })
     }
 
     /// Uses the proof of a client that asks for tokens up at all gateways. Everyone can make a key, and a call of a
     /// stranger must write nothing to the store: call it when the client has shown who it is, or a code, a token or a
     /// password that is good, and before anything is granted.
-    pub async fn use_up_at_all(&self, proof: GrantProof, now: UnixTime) -> Result<(), Reject> {
-        let Some(proof) = proof.untold else { return Ok(()) };
-        self.proofs.use_up_at_all(&proof, now).await.map_err(of_grant)
+    pub async fn use_up_everywhere(&self, proof: GrantProof, now: UnixTime) -> Result<(), Reject> {
+        let Some(proof) = proof.unshared else { return Ok(()) };
+        self.proofs.use_up_everywhere(&proof, now).await.map_err(of_grant)
     }
 
     /// As [`ProofVerifier::grant_proof`], for a refresh beside an access token. A token that is bound needs a proof of
@@ -145,8 +145,8 @@ impl ProofVerifier {
 
 impl GrantProof {
     /// Returns true if the other gateways have to learn that the proof was used.
-    pub fn is_untold(&self) -> bool {
-        self.untold.is_some()
+    pub fn is_unshared(&self) -> bool {
+        self.unshared.is_some()
     }
 }
 

@@ -103,8 +103,8 @@ impl CallChecks<'_> {
         Ok(Refresher { token, proved })
     }
 
-    /// A refresh of the session of a browser, by its expired token in a cookie.
-    pub async fn cookie_refresh(
+    /// The session of a browser, by the access token in its cookie, which may have expired.
+    pub async fn expired_cookie(
         &self,
         expired: BearerToken<'_>,
         context: &RequestContext<'_>,
@@ -140,11 +140,11 @@ impl CallChecks<'_> {
         self.authenticator.proof_verifier.grant_proof(&context.auth_by(headers)).await
     }
 
-    /// Uses that proof up at all gateways: see [`ProofVerifier::use_up_at_all`].
+    /// Uses that proof up at all gateways: see [`ProofVerifier::use_up_everywhere`].
     ///
-    /// [`ProofVerifier::use_up_at_all`]: crate::auth::proof_verifier::ProofVerifier::use_up_at_all
-    pub async fn use_up_at_all(&self, proof: GrantProof, context: &RequestContext<'_>) -> Result<(), Reject> {
-        self.authenticator.proof_verifier.use_up_at_all(proof, context.now).await
+    /// [`ProofVerifier::use_up_everywhere`]: crate::auth::proof_verifier::ProofVerifier::use_up_everywhere
+    pub async fn use_up_everywhere(&self, proof: GrantProof, context: &RequestContext<'_>) -> Result<(), Reject> {
+        self.authenticator.proof_verifier.use_up_everywhere(proof, context.clock.now()).await
     }
 
     /// A login or logout at a backend: the gateway captures the response.

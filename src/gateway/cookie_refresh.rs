@@ -142,7 +142,7 @@ async fn rotate(
     broker: &Broker,
     context: &RequestContext<'_>,
 ) -> Result<TokenPair, Reject> {
-    let token = checks.cookie_refresh(cookies.access.token(), context).await?;
+    let token = checks.expired_cookie(cookies.access.token(), context).await?;
     let request = RefreshRequest::of_cookie(cookies.refresh_token);
     broker.refresh(request, &token, Bound::default(), context.event()).await
 }

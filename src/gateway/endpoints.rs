@@ -138,20 +138,19 @@ impl Endpoints {
 
     /// Returns true if clients call this path on their way to tokens.
     pub fn is_for_clients(&self, path: &str) -> bool {
-        let of_front = self.authorization.iter().flat_map(|settings| {
-            let registration = settings.registration.iter().map(|registration| &registration.endpoint);
-            iter::once(&settings.par_endpoint).chain(registration)
-        });
-        self.token_endpoint.iter().chain(of_front).any(|known| known == path)
+        self.chosen_at(path).is_some_and(Endpoint::leads_to_tokens)
     }
 
     /// Returns true for a page of the authorization server, which no page of another origin may read.
     pub fn is_page(&self, path: &str) -> bool {
-        let pages = self
-            .authorization
-            .iter()
-            .flat_map(|settings| [&settings.authorization_endpoint, &settings.consent_page, &settings.grants_page]);
-        pages.into_iter().any(|known| known == path)
+        matches!(self.chosen_at(path), Some(Endpoint::Browser(_)))
+    }
+
+    /// The endpoint at this path, if the operator chooses its path.
+    fn chosen_at(&self, path: &str) -> Option<Endpoint> {
+        let of_clients = self.for_clients().map(|(endpoint, path)| (Endpoint::Client(endpoint), path));
+        let of_front = self.of_front().map(|(endpoint, path, _)| (endpoint, path));
+        of_clients.chain(of_front).find(|(_, known)| *known == path).map(|(endpoint, _)| endpoint)
     }
 
     /// The values of `grant_type` that the token endpoint accepts.
@@ -227,6 +226,17 @@ impl ClientEndpoint {
 }
 
 impl Endpoint {
+    /// Returns true if clients call it on their way to tokens.
+    const fn leads_to_tokens(self) -> bool {
+        match self {
+            Endpoint::Client(ClientEndpoint::Token) | Endpoint::Push | Endpoint::Register => true,
+            Endpoint::Client(ClientEndpoint::Revoke | ClientEndpoint::Introspect)
+            | Endpoint::Browser(_)
+            | Endpoint::ProtectedResource
+            | Endpoint::Report(_) => false,
+        }
+    }
+
     /// Rejects every method but the one of this endpoint.
     pub(super) fn check_method(self, method: &Method) -> Result<(), Reject> {
         let (allowed, allow): (&[Method], _) = match self {

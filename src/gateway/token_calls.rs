@@ -200,13 +200,17 @@ impl TokenCalls {
         context: &mut RequestContext<'_>,
     ) -> Outcome {
         let settings = self.endpoints.authorization.as_deref().ok_or(Reason::NoRoute)?;
-        let form = match *request.method() {
-            Method::POST => Some(self.read_body(request, BODY_LIMIT, context).await?),
-            _ => None,
+        let form = match self.checks(authenticator).admit_endpoint(Endpoint::Browser(endpoint), context) {
+            Ok(()) if *request.method() == Method::POST => {
+                Ok(Some(self.read_body(request, BODY_LIMIT, context).await?))
+            }
+            Ok(()) => Ok(None),
+            // A page says it.
+            Err(limited) => Err(limited),
         };
         let call = self.oauth_call(request.headers(), authenticator, context);
         let mut call = AuthorizationCall::of(call, settings, sign_in);
-        Ok(call.respond(endpoint, request, form.as_ref()).await)
+        Ok(call.respond(endpoint, request, form).await)
     }
 
     async fn register(

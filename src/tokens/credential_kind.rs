@@ -1,6 +1,7 @@
 //! The kinds of credentials that requests bring, and how those of the gateway begin.
 //!
-//! A new kind is a variant here. The compiler then names every place that has to know it: the matches name all kinds.
+//! A new kind is a variant here. The compiler then names the matches, which name all kinds. It does not name
+//! `OWN_PREFIXES` and `of_own`, and comparisons with one kind: .github/CONTRIBUTING.md lists them.
 
 use crate::tokens::authorization::{code, pending};
 use crate::tokens::family::{api_key, handle, refresh_token};
@@ -18,7 +19,8 @@ pub enum CredentialKind {
     Opaque,
 }
 
-/// How everything begins that this gateway issues and that is no JWT. No log and no other server gets such a text.
+/// How the secrets begin that this gateway issues and that are no JWT. No log and no other server gets such a text.
+/// Client ids of registrations and requests that clients push are no secrets.
 pub const OWN_PREFIXES: [&str; 5] =
     [refresh_token::PREFIX, api_key::PREFIX, handle::PREFIX, code::PREFIX, pending::PREFIX];
 

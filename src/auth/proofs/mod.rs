@@ -88,11 +88,11 @@ impl Proofs {
     /// Uses the proof beside a token up, or rejects it if it was used before.
     pub async fn use_up(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
         self.use_up_in(&self.used, proof, max, now)?;
-        self.use_up_at_all(proof, now).await
+        self.use_up_everywhere(proof, now).await
     }
 
-    /// Uses the proof of a client that asks for tokens up at this process, and nowhere else: [`Proofs::use_up_at_all`]
-    /// follows.
+    /// Uses the proof of a client that asks for tokens up at this process, and nowhere else:
+    /// [`Proofs::use_up_everywhere`] follows.
     pub fn use_up_for_grant(&self, proof: &VerifiedProof, max: usize, now: UnixTime) -> Result<(), Reject> {
         self.use_up_in(&self.used_for_grants, proof, max, now)
     }
@@ -102,7 +102,7 @@ impl Proofs {
     }
 
     /// Uses a proof up at all gateways, if they share what was used.
-    pub async fn use_up_at_all(&self, proof: &VerifiedProof, now: UnixTime) -> Result<(), Reject> {
+    pub async fn use_up_everywhere(&self, proof: &VerifiedProof, now: UnixTime) -> Result<(), Reject> {
         match &self.shared {
             Some(shared) if self.only_checks => shared.check(proof).await,
             Some(shared) => shared.insert(proof, now).await,

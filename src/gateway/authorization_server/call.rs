@@ -4,13 +4,13 @@
 //! [`AuthorizationCall`] is spread over `call`, `user`, `grant`, `parameters`, `pushed`, `request`, `consent`,
 //! `decision`, `grants` and `mod`. In this order, each calls only those before it.
 
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 
 use super::clients::{AskingClient, Described, find, shortened};
 use super::settings::AuthorizationSettings;
 use crate::gateway::authorization_counts::{Consent, Registration};
 use crate::gateway::oauth::{Call, metadata};
-use crate::gateway::sign_in::{SignIn, is_host_of};
+use crate::gateway::sign_in::{SignIn, is_host_of, is_part_of_page};
 use crate::protocols::http::body::Body;
 use crate::protocols::http::{parameters, respond};
 use crate::tokens::authorization::pending::PendingRequest;
@@ -95,6 +95,12 @@ impl<'c> AuthorizationCall<'c, '_> {
         check_host(host, self.call.issuer())
     }
 
+    /// As [`check_page`].
+    pub(super) fn check_page(&self, headers: &HeaderMap) -> Result<(), Reject> {
+        let host = self.call.context.record.host.as_ref().and_then(|host| host.to_str().ok());
+        check_page(host, self.call.issuer(), headers)
+    }
+
     /// An error at the redirect URI, or a page if the client could use that as an open redirector.
     pub(super) fn refuse(
         &mut self,
@@ -142,6 +148,16 @@ fn registration_of(client_id: &str, is_named: bool) -> Registration {
     } else {
         Registration::Unknown
     }
+}
+
+/// The consent page and the page of grants are at the issuer's host. A script or an image of a page of this host is no
+/// user that reads a page.
+pub fn check_page(host: Option<&str>, issuer: &str, headers: &HeaderMap) -> Result<(), Reject> {
+    check_host(host, issuer)?;
+    if is_part_of_page(headers) {
+        return Err(Reject::new(Reason::BadAuthorization, "Sec-Fetch-Mode is not navigate"));
+    }
+    Ok(())
 }
 
 /// The cookies and the redirects are those of the issuer's host. `host`: that of the request.

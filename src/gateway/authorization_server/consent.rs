@@ -16,8 +16,7 @@ use crate::types::reject::{Reason, Reject};
 impl AuthorizationCall<'_, '_> {
     /// `GET`: the page, a redirect to a provider, or an answer if the client wants the user not to be asked.
     pub(super) async fn show_consent<B>(&mut self, request: &Request<B>) -> Result<Response<Body>, Reject> {
-        self.check_host()?;
-        self.check_navigation(request.headers())?;
+        self.check_page(request.headers())?;
         let query = parameters::read(request.uri().query().unwrap_or_default());
         let sealed = query.ok().and_then(|mut query| query.remove("request")).unwrap_or_default();
         let pending = self.pending(&sealed, request.headers())?;

@@ -15,8 +15,7 @@ impl AuthorizationCall<'_, '_> {
     /// `POST` of the consent page. The order of the checks: the page of this host sent the form, the browser began the
     /// request, and the user is the one that the page names.
     pub(super) async fn decide<B>(&mut self, request: &Request<B>, form: &Bytes) -> Result<Response<Body>, Reject> {
-        self.check_host()?;
-        self.check_navigation(request.headers())?;
+        self.check_page(request.headers())?;
         self.check_origin(request.headers())?;
         let form = Form::read(request.headers(), form)?;
         let sealed = form.required("request")?;

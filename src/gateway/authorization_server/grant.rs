@@ -8,7 +8,6 @@ use super::call::{AuthorizationCall, redirect};
 use super::clients::{AskingClient, Grantee};
 use crate::gateway::authorization_counts::Consent;
 use crate::gateway::oauth::metadata;
-use crate::gateway::sign_in::is_part_of_page;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::code::{AuthorizationCode, Granted};
@@ -35,14 +34,6 @@ impl AuthorizationCall<'_, '_> {
             return Err(Reject::new(Reason::ConsentCookie, detail));
         }
         Ok(pending)
-    }
-
-    /// A script or an image of a page of this host is no user that reads a page.
-    pub(super) fn check_navigation(&self, headers: &HeaderMap) -> Result<(), Reject> {
-        if is_part_of_page(headers) {
-            return Err(Reject::new(Reason::BadAuthorization, "Sec-Fetch-Mode is not navigate"));
-        }
-        Ok(())
     }
 
     /// A form of another site has the cookies of the user as well.

@@ -18,8 +18,7 @@ use crate::types::reject::{Reason, Reject};
 impl AuthorizationCall<'_, '_> {
     /// `GET`: the grants of the user of this browser, who signs in first.
     pub(super) async fn show_grants<B>(&mut self, request: &Request<B>) -> Result<Response<Body>, Reject> {
-        self.check_host()?;
-        self.check_navigation(request.headers())?;
+        self.check_page(request.headers())?;
         let user = self.sessions(&self.settings.sign_in, request.headers()).await?.into_iter().next();
         let Some(user) = user else {
             let place = &self.settings.sign_in;
@@ -51,8 +50,7 @@ impl AuthorizationCall<'_, '_> {
 
     /// `POST`: ends one grant, with its streams, on all gateways.
     pub(super) async fn end_grant<B>(&mut self, request: &Request<B>, form: &Bytes) -> Result<Response<Body>, Reject> {
-        self.check_host()?;
-        self.check_navigation(request.headers())?;
+        self.check_page(request.headers())?;
         self.check_origin(request.headers())?;
         let form = Form::read(request.headers(), form)?;
         let user = self.sessions(&self.settings.sign_in, request.headers()).await?.into_iter().next();

@@ -38,13 +38,14 @@ fn is_shown(character: char) -> bool {
         matches!(character, ' ' | '-' | '.' | '_' | ',' | '&' | '\'' | '(' | ')' | '+' | '/' | ':' | '#' | '@');
     // The vowel signs and marks of scripts that do without them in no word.
     let is_mark = ('\u{591}'..='\u{eff}').contains(&character);
-    !is_invisible(character) && (character.is_alphanumeric() || is_sign || is_mark && !character.is_control())
+    !is_invisible(character) && (character.is_alphanumeric() || is_sign || is_mark)
 }
 
-/// Zero-width characters, marks of direction, and variation selectors.
+/// Zero-width characters, marks of direction and other format characters, and variation selectors.
 fn is_invisible(character: char) -> bool {
     matches!(character,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
+        | '\u{8e2}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
@@ -141,6 +142,7 @@ mod tests {
             ("ｇｏｏｇｌｅ", None),
             ("ภาษาไทย", Some("ภาษาไทย")),
             ("...", None),
+            ("Goo\u{6dd}gle", Some("Google")),
             ("", None),
         ] {
             assert_eq!(shown_name(name).as_deref(), expected, "{name:?}");

@@ -36,29 +36,30 @@ use crate::tokens::authorization::pending::PendingRequest;
 use crate::types::reject::{Reason, Reject};
 
 pub(crate) use call::AuthorizationCall;
+pub use call::check_page;
 pub use preview::{NoPreview, Preview};
 pub use pushed::push;
 pub use registration::register;
 
 impl AuthorizationCall<'_, '_> {
-    /// `form`: the body of a POST. Each failure is a page, because a user sees it.
+    /// `form`: the body of a POST, or why it was not read. Each failure is a page, because a user sees it.
     pub(super) async fn respond<B>(
         &mut self,
         endpoint: BrowserEndpoint,
         request: &Request<B>,
-        form: Option<&Bytes>,
+        form: Result<Option<Bytes>, Reject>,
     ) -> Response<Body> {
-        let answered = match (endpoint, form) {
-            (BrowserEndpoint::Authorize, _) => self.authorize(request, form).await,
-            (BrowserEndpoint::Consent, None) => self.show_consent(request).await,
-            (BrowserEndpoint::Consent, Some(form)) => self.decide(request, form).await,
-            (BrowserEndpoint::Grants, None) => self.show_grants(request).await,
-            (BrowserEndpoint::Grants, Some(form)) => self.end_grant(request, form).await,
+        let (form, answered) = match form {
+            Ok(form) => {
+                let answered = self.answer(endpoint, request, form.as_ref()).await;
+                (form, answered)
+            }
+            Err(reject) => (None, Err(reject)),
         };
         let mut response = match answered {
             Ok(response) => response,
             Err(reject) => {
-                let again = self.again(request, form, &reject);
+                let again = self.again(request, form.as_ref(), &reject);
                 let response =
                     pages::failed(&reject, help(&reject), again.as_deref(), self.call.context.record.request_id);
                 self.call.context.record.rejected = Some(reject);
@@ -68,6 +69,21 @@ impl AuthorizationCall<'_, '_> {
         response.extensions_mut().insert(NotShared);
         self.count(endpoint);
         response
+    }
+
+    async fn answer<B>(
+        &mut self,
+        endpoint: BrowserEndpoint,
+        request: &Request<B>,
+        form: Option<&Bytes>,
+    ) -> Result<Response<Body>, Reject> {
+        match (endpoint, form) {
+            (BrowserEndpoint::Authorize, _) => self.authorize(request, form).await,
+            (BrowserEndpoint::Consent, None) => self.show_consent(request).await,
+            (BrowserEndpoint::Consent, Some(form)) => self.decide(request, form).await,
+            (BrowserEndpoint::Grants, None) => self.show_grants(request).await,
+            (BrowserEndpoint::Grants, Some(form)) => self.end_grant(request, form).await,
+        }
     }
 
     /// A link that begins the request again, if the browser has no cookie of it or took too long.

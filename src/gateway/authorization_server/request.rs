@@ -8,14 +8,23 @@ use http::{HeaderMap, Request, Response};
 use super::asked::{Asked, Wish, asked_by};
 use super::browser_cookie;
 use super::call::{AuthorizationCall, redirect};
-use super::clients::registered;
+use super::consent::field_of;
 use super::parameters::Parameters;
-use crate::gateway::endpoints::{BrowserEndpoint, Endpoint};
+use crate::broker::BODY_LIMIT;
 use crate::gateway::oauth::metadata;
 use crate::protocols::http::body::Body;
 use crate::protocols::http::parameters;
 use crate::tokens::authorization::pending::{self, MAX_SEALED, PendingRequest};
 use crate::types::reject::{Reason, Reject};
+
+/// Maximum length of the sealed request and the scopes in the form of the consent page, which has 200 bytes more.
+const MAX_FORM: usize = BODY_LIMIT as usize - 200;
+
+/// Of the scopes in the form of the consent page.
+fn size_of_fields(scopes: &[String]) -> usize {
+    let fields: Vec<String> = scopes.iter().map(|scope| field_of(scope)).collect();
+    parameters::write(fields.iter().map(|field| (&**field, "yes"))).len()
+}
 
 impl AuthorizationCall<'_, '_> {
     /// `GET` or `POST`. A program may fetch it before the browser does, so it asks for no page load, and uses nothing
@@ -25,7 +34,6 @@ impl AuthorizationCall<'_, '_> {
         request: &Request<B>,
         form: Option<&Bytes>,
     ) -> Result<Response<Body>, Reject> {
-        self.call.checks().admit_endpoint(Endpoint::Browser(BrowserEndpoint::Authorize), self.call.context)?;
         self.check_host()?;
         let parameters = Parameters::read(request, form)?;
         self.keep_request(parameters.get("client_id"), parameters.get("redirect_uri"), &parameters.resources);
@@ -50,10 +58,10 @@ impl AuthorizationCall<'_, '_> {
         self.to_consent(&pending, &browser, request.headers())
     }
 
-    /// The path and query that ask for the same. `None`: only the client can ask, because it has to push its request.
+    /// The path and query that ask for the same. `None`: only the client can ask, because it pushes its requests, or
+    /// the request is long over.
     pub(super) fn link_to(&self, pending: &PendingRequest) -> Option<String> {
-        let client = registered(&pending.client_id, &self.call.endpoints.clients);
-        if self.settings.requires_par || client.is_some_and(|client| client.must_push) {
+        if !pending.may_begin_again(self.call.context.now) {
             return None;
         }
         let asked = pending.request.parameters();
@@ -81,7 +89,7 @@ impl AuthorizationCall<'_, '_> {
     fn seal(&self, pending: &PendingRequest) -> Result<String, Reject> {
         let sealed = pending.seal(&self.call.broker.roots);
         let sealed = sealed.ok_or_else(|| Reject::new(Reason::Internal, "there is no root secret"))?;
-        if sealed.len() > MAX_SEALED {
+        if sealed.len() > MAX_SEALED || sealed.len() + size_of_fields(&pending.request.scopes) > MAX_FORM {
             let detail = "state, redirect_uri, resource and scope are together too long";
             return Err(Reject::new(Reason::BadAuthorization, detail));
         }

@@ -64,7 +64,7 @@ impl AuthorizationCall<'_, '_> {
         let access =
             access.and_then(|text| BearerToken::from_text(text, self.call.checks().authenticator.token_size).ok());
         let Some(access) = access else { return Ok(None) };
-        let token = match self.call.checks().cookie_refresh(access, self.call.context).await {
+        let token = match self.call.checks().expired_cookie(access, self.call.context).await {
             Ok(token) => token,
             Err(reject) if reject.reason.status() == StatusCode::UNAUTHORIZED => return Ok(None),
             Err(reject) => return Err(reject),

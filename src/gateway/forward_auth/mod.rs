@@ -5,7 +5,8 @@
 //! after it can take the one for the other. Only [`ForwardAuth::allow`] makes a response with status 200, and only
 //! [`envoy::allow`] a message that allows a request.
 //!
-//! A new dialect is a variant of [`Dialect`], and of [`Wire`] if it is not one of HTTP. The compiler names the rest.
+//! A new dialect is a variant of [`Dialect`], and of [`Wire`] if it is not one of HTTP. The compiler names the rest,
+//! but for the method of its calls (`read`) and its name in `config/sections/forward_auth.rs`.
 
 mod call;
 pub mod envoy;
@@ -190,7 +191,9 @@ impl ForwardAuth {
                 forwarder.remove_own_cookies(request.headers_mut());
                 envoy::allow(&self.names, permit, &sent, request.headers(), certificate, context.record)
             }
-            Wire::Http | Wire::Unexpected => {
+            // `ask` has rejected it.
+            Wire::Unexpected => Err(Reason::BadAuthCall.into()),
+            Wire::Http => {
                 let authorization = forwarder.tokens.authorization(request, permit, context).await?;
                 Ok(self.allow(permit, authorization, certificate, context.record))
             }

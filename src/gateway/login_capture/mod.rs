@@ -155,7 +155,7 @@ impl Captured {
         match (self.capture, self.caller) {
             (Capture::Login, _) => {
                 if forwarded.login.is_some() {
-                    checks.use_up_at_all(self.proof, context).await?;
+                    checks.use_up_everywhere(self.proof, context).await?;
                 }
                 login(forwarded, self.proof.bound, broker, limits, context).await
             }

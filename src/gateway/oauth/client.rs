@@ -45,7 +45,7 @@ pub(super) struct UsedOnce {
 
 impl UsedOnce {
     pub(super) fn is_empty(&self) -> bool {
-        self.assertion.is_none() && !self.proof.is_untold()
+        self.assertion.is_none() && !self.proof.is_unshared()
     }
 }
 
@@ -232,7 +232,7 @@ impl<'c> Call<'c, '_> {
 
     /// A client signs an assertion and a proof for each call.
     pub(super) async fn use_up(&self, once: UsedOnce) -> Result<(), Reject> {
-        self.authenticator.proof_verifier.use_up_at_all(once.proof, self.context.now).await?;
+        self.authenticator.proof_verifier.use_up_everywhere(once.proof, self.context.clock.now()).await?;
         match once.assertion {
             Some(mark) => self.use_up_assertion(mark).await,
             None => Ok(()),

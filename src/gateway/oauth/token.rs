@@ -46,7 +46,8 @@ impl Call<'_, '_> {
             "authorization_code" => self.authorization_code(form, calling, proved_client).await,
             "client_credentials" => self.client_credentials(form, calling, proved_client).await,
             TOKEN_EXCHANGE => self.token_exchange(form, calling, proved_client).await,
-            _ => self.refresh(form, calling, proved_client).await,
+            "refresh_token" => self.refresh(form, calling, proved_client).await,
+            _ => Err(Reason::UnsupportedGrantType.into()),
         }
     }
 

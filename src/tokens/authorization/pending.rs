@@ -16,6 +16,9 @@ use crate::types::secret;
 /// How long the user may take.
 pub const LIFETIME: Duration = Duration::from_mins(10);
 
+/// How long after it began a page offers to begin it again.
+const BEGUN_AGAIN: Duration = Duration::from_hours(1);
+
 /// Maximum length of a sealed request: it travels in the return path of a sign-in.
 pub const MAX_SEALED: usize = 4 * 1024;
 
@@ -46,6 +49,9 @@ pub struct PendingRequest {
     /// In milliseconds.
     #[serde(rename = "t")]
     begun_at: u64,
+    /// The client has pushed it.
+    #[serde(rename = "u", default, skip_serializing_if = "std::ops::Not::not")]
+    is_pushed: bool,
 }
 
 impl PendingRequest {
@@ -57,13 +63,14 @@ impl PendingRequest {
             request,
             browser: hash(browser),
             begun_at: now.as_millis(),
+            is_pushed: false,
         }
     }
 
-    /// The same request with the tokenId that it had before.
+    /// The same request of a client that has pushed it. `id`: the tokenId that it has since then.
     #[must_use]
-    pub fn with_id(self, id: TokenId) -> Self {
-        PendingRequest { id, ..self }
+    pub fn pushed_as(self, id: TokenId) -> Self {
+        PendingRequest { id, is_pushed: true, ..self }
     }
 
     pub fn seal(&self, roots: &Roots) -> Option<String> {
@@ -77,6 +84,11 @@ impl PendingRequest {
     /// Returns true within [`LIFETIME`].
     pub fn is_current(&self, now: UnixTime) -> bool {
         sealed::is_current(self.begun_at(), LIFETIME, CLOCK_SKEW, now)
+    }
+
+    /// Returns true if a browser may begin it again: the client has not pushed it, and it began within an hour.
+    pub fn may_begin_again(&self, now: UnixTime) -> bool {
+        !self.is_pushed && sealed::is_current(self.begun_at(), BEGUN_AGAIN, CLOCK_SKEW, now)
     }
 
     pub fn begun_at(&self) -> UnixTime {

@@ -58,7 +58,7 @@ impl PushedRequest {
 
     /// The request in a browser that has brought it.
     pub fn in_browser(self, browser: &str, now: UnixTime) -> PendingRequest {
-        PendingRequest::begin(&self.client_id, self.request, browser, now).with_id(self.id)
+        PendingRequest::begin(&self.client_id, self.request, browser, now).pushed_as(self.id)
     }
 
     /// Returns true within [`LIFETIME`].

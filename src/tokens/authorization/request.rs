@@ -65,7 +65,8 @@ impl AuthorizationRequest {
         SignInRequest { freshness, hints: self.hints.clone() }
     }
 
-    /// The parameters that ask for the same, but for the name of the client.
+    /// The parameters that ask for the same, but for the name of the client. Without hints: they may name the user of
+    /// another browser.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         let mut parameters = vec![
             ("response_type", "code".to_owned()),
@@ -92,7 +93,6 @@ impl AuthorizationRequest {
         if !prompt.is_empty() {
             parameters.push(("prompt", prompt.join(" ")));
         }
-        parameters.extend(self.hints.parameters().map(|(name, value)| (name, value.to_owned())));
         parameters
     }
 }

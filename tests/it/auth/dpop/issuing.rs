@@ -1,11 +1,13 @@
 //! Tokens of the gateway itself that are bound to a key: by the admin API, a captured login, and the token endpoint.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::{HOST, presenting};
 use crate::support::prover::Prover;
@@ -296,6 +298,44 @@ async fn the_proof_of_a_stranger_is_not_written() {
     let refreshed = refresh_by_form(&gateway, &pair.refresh, Some(&proof(&prover, "/oauth/token"))).await;
     assert_eq!(refreshed.status, 200, "{refreshed:?}");
     assert_eq!(marks(), 1);
+}
+
+/// The store forgets a proof that is too old for a new call. The client decides how long its call lasts.
+#[tokio::test]
+async fn a_login_that_lasts_longer_than_its_proof_gets_no_tokens() {
+    let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let waits = (arrived.clone(), go.clone());
+    let backend = ScriptedBackend::start(move |mut wire, _| {
+        let (arrived, go) = waits.clone();
+        async move {
+            while wire.try_read_until("}").await.is_some() {
+                arrived.notify_one();
+                go.notified().await;
+                wire.send(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-bearward-subject: alice\r\n\
+                     content-length: 2\r\n\r\n{}",
+                )
+                .await;
+            }
+        }
+    });
+    let routes = "[[route]]\npath = \"/login\"\npublic = true\nlogin = true\n";
+    let text = Gateway::config_text(&backend.address.to_string(), routes);
+    let gateway = Gateway::from_text(text.replace("[tokens]\n", "[tokens]\nproof_replay = \"store\"\n"));
+    let prover = Prover::new();
+    for (seconds, status) in [(30, 200), (90, 400)] {
+        let proof = proof_for(&gateway, &prover, "/login", "");
+        let client = gateway.client().header("dpop", &proof);
+        let password = json!({ "password": "right" });
+        let login = client.post("/login", &password);
+        let passes = async {
+            arrived.notified().await;
+            gateway.clock.advance(Duration::from_secs(seconds));
+            go.notify_one();
+        };
+        let (login, ()) = tokio::join!(login, passes);
+        assert_eq!(login.status, status, "{seconds}: {}", login.text());
+    }
 }
 
 /// What a login says must not become a binding, or end one.

@@ -72,7 +72,9 @@ async fn a_browser_without_the_cookie_learns_why_and_begins_again() {
     assert!(response.text().contains("did not send the cookie"), "{}", response.text());
     let link = link_of(&response).expect("a link");
     let parameters = |url: &str| parameters::read(url.split_once('?').expect("a query").1).expect("parameters");
-    assert_eq!(parameters(&link), parameters(&asked));
+    let mut expected = parameters(&asked);
+    expected.remove("login_hint");
+    assert_eq!(parameters(&link), expected, "the same, without what may name the user of another browser");
     let out = other.navigate_until(&link, &front.liar.issuer).await;
     let page = Page::of(&other.navigate(&front.liar.agree(&out)).await);
     front.alice = other;
@@ -84,7 +86,7 @@ async fn a_browser_without_the_cookie_learns_why_and_begins_again() {
 /// Only the client can push its request again.
 #[tokio::test]
 async fn a_pushed_request_has_no_link_that_begins_it_again() {
-    let front = Front::with(&OAUTH.replace("[oauth]\n", "[oauth]\nrequire_par = true\n")).await;
+    let front = Front::start().await;
     let query = authorize(&[]);
     let query: Vec<(String, String)> =
         parameters::read(query.split_once('?').expect("a query").1).expect("parameters").into_iter().collect();
@@ -96,6 +98,36 @@ async fn a_pushed_request_has_no_link_that_begins_it_again() {
     let consent = begun.header("location").expect("the consent page").to_owned();
     let response = Visitor::of(&front.gateway).load(&consent).await;
     assert_eq!((response.status.as_u16(), link_of(&response)), (400, None));
+}
+
+#[tokio::test]
+async fn a_request_that_is_long_over_has_no_link_that_begins_it_again() {
+    let mut front = Front::start().await;
+    let begun = front.alice.load(&authorize(&[])).await;
+    let consent = begun.header("location").expect("the consent page").to_owned();
+    let minute = std::time::Duration::from_mins(1);
+    for (minutes, has_link) in [(11, true), (60, false)] {
+        front.gateway.clock.advance(minutes * minute);
+        let response = Visitor::of(&front.gateway).load(&consent).await;
+        assert_eq!((response.status.as_u16(), link_of(&response).is_some()), (400, has_link), "{minutes}");
+    }
+}
+
+/// The form of the page must fit into what the gateway reads.
+#[tokio::test]
+async fn what_a_page_shows_can_be_allowed() {
+    let names: Vec<String> = (0..200).map(|number| format!("svc{number:03}:read")).collect();
+    let scopes: String = names.iter().map(|name| format!("[[oauth.scope]]\nname = {name:?}\n")).collect();
+    let any = format!("any_scope = {names:?}\n");
+    let text = OAUTH
+        .replace("any_scope = [\"notes:write\", \"notes:read\"]\n", &any)
+        .replace("scopes = [\"notes:read\"]\nany", "any");
+    let mut front = Front::with(&text.replacen("[[oauth.client]]", &format!("{scopes}[[oauth.client]]"), 1)).await;
+    let asked = |number: usize| authorize(&[("resource", NOTES), ("scope", &names[..number].join(" "))]);
+    assert_eq!(front.alice.load(&asked(200)).await.status, 400);
+    let page = front.consent_page(&asked(120)).await;
+    let code = parameter(&front.decide(&page, "allow").await, "code").expect("a code");
+    assert_eq!(front.redeem(&code, &[]).await.json()["scope"], names[..120].join(" "));
 }
 
 #[tokio::test]
