@@ -83,6 +83,27 @@ fn the_index_lists_every_page_and_every_example() {
     }
 }
 
+/// A newcomer reads all of it.
+#[test]
+fn the_readme_is_short() {
+    let lines = source::read("README.md").lines().count();
+    assert!(lines <= 170, "{lines} lines");
+}
+
+/// Each answer is short, and names where more is said or what to run.
+#[test]
+fn each_usual_question_has_a_short_answer() {
+    let page = source::read("deploy/faq.md");
+    let answers: Vec<&str> = page.split("\n\n").filter(|paragraph| paragraph.starts_with("**")).collect();
+    assert!(answers.len() >= 17, "only {} questions", answers.len());
+    for answer in answers {
+        let (question, text) = answer[2..].split_once("**").expect("a question in bold");
+        assert!(question.ends_with(['?', '.']), "{question}");
+        assert!(text.contains('`') || text.contains("]("), "{question}: {text}");
+        assert!(text.len() <= 600, "{question}: {} characters", text.len());
+    }
+}
+
 /// Fragments need no upstream of their own, and name files that only a real machine has.
 #[test]
 fn every_configuration_in_the_pages_is_valid() {
