@@ -116,7 +116,7 @@ impl ProofVerifier {
         let Some(binding) = needed else { return Ok(Bound { key: None, certificate }) };
         let presented = context.presented.ok_or(Reason::ProofMissing)?;
         let verified = self.verify_proof(&presented, Some(binding), context).await.map_err(of_grant)?;
-        self.proofs.use_up(&verified, self.max_used, context.now).await.map_err(of_grant)?;
+        self.proofs.use_up(&verified, self.max_used, context.clock.now()).await.map_err(of_grant)?;
         Ok(Bound { key: Some(verified.key), certificate })
     }
 

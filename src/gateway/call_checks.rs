@@ -127,7 +127,7 @@ impl CallChecks<'_> {
         let bearer = bearer::find_with_scheme(headers, self.authenticator.token_size)?;
         let caller = self.authenticator.authenticate(bearer, &context.auth_by(headers)).await?;
         context.record.caller = Some(caller.token().clone());
-        self.authenticator.proof_verifier.use_up(caller.proof(), context.now).await?;
+        self.authenticator.proof_verifier.use_up(caller.proof(), context.clock.now()).await?;
         let (family, by) = right_of(&caller, family)?;
         if let Some(of_caller) = session_of_other(caller.token(), family, &by) {
             check_other(sessions.family(of_caller).await?.as_ref())?;

@@ -28,7 +28,7 @@ pub async fn use_up(
         other => return Ok(other),
     };
     let used = match permit.caller() {
-        Some(caller) => authenticator.proof_verifier.use_up(caller.proof(), context.now).await,
+        Some(caller) => authenticator.proof_verifier.use_up(caller.proof(), context.clock.now()).await,
         None => Ok(()),
     };
     let permit = permit.unless_rejected(used)?;

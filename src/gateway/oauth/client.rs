@@ -35,7 +35,8 @@ pub(crate) struct Calling<'c> {
 }
 
 /// What a call uses up at all gateways. Anyone can make a document and a key, and a stranger's call must write nothing
-/// to the store: so it is used up when the call has shown a code or a token that is good, and by no other call.
+/// to the store: so it is used up when the call has shown a code or a token that this gateway has issued, and by no
+/// other call.
 #[derive(Default)]
 pub(super) struct UsedOnce {
     /// Of a client with a document.

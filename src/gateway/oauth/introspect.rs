@@ -77,7 +77,7 @@ async fn authenticate(
     let session = if token.has_scope(INTROSPECT_SCOPE) { token.family } else { None };
     let key = session.map(Key::from);
     let key = key.ok_or_else(|| Reject::from(Reason::InsufficientScope).needs_scope(INTROSPECT_SCOPE))?;
-    authenticator.proof_verifier.use_up(caller.proof(), context.now).await?;
+    authenticator.proof_verifier.use_up(caller.proof(), context.clock.now()).await?;
     Ok(Introspector { key, caller: Some(caller) })
 }
 
