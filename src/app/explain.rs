@@ -212,11 +212,16 @@ impl Explainer {
         let quotas = gateway.map(of_gateway);
         let decision = used_proof::use_up(decision, &self.decider.authenticator, &mut context).await;
         let mut outcome = self.outcome(decision, request, &mut context).await;
+        let mut limited = None;
         for (name, quota) in quotas.into_iter().flatten() {
             context.steps.report(Step::Rate, || format!("{name}: {} left", quota.remaining));
-            if quota.retry_after.is_some() {
-                outcome = Outcome::Rejected(Reject::new(Reason::QuotaExceeded, format!("rate {name}")));
+            // The gateway stops at the first one.
+            if quota.retry_after.is_some() && limited.is_none() {
+                limited = Some(name);
             }
+        }
+        if let Some(name) = limited {
+            outcome = Outcome::Rejected(Reject::new(Reason::QuotaExceeded, format!("rate {name}")));
         }
         let steps = steps.into_inner();
         let outcome = self.unless_keys_are_unknown(outcome, &steps);

@@ -189,19 +189,20 @@ impl Gateway {
         worker: &Arc<Worker>,
     ) -> Handled {
         let result = result.map_err(|reject| self.token_calls.rejection_for_client(request.uri().path(), reject));
-        let rejected = result.as_ref().err().map(|reject| reject.reason);
+        let reason = result.as_ref().err().map(|reject| reject.reason);
         let (mut forwarded, body_rejected) = match result {
             Ok(forwarded) => (forwarded, false),
             Err(reject) => {
-                let mut rejected = rules.reject(reject, self.token_calls.resource(), request, peer, &mut delivery);
+                let resource = self.token_calls.resource();
+                let (mut rejection, body_rejected) = rules.reject(reject, resource, request, peer, &mut delivery);
                 if self.token_calls.is_page(request.uri().path()) {
-                    rejected.0.response.extensions_mut().insert(NotShared);
+                    rejection.response.extensions_mut().insert(NotShared);
                 }
-                rejected
+                (rejection, body_rejected)
             }
         };
         response::finalize_head(&mut forwarded, peer, &mut delivery);
-        if forwarded.is_local() && !rules.back.lets_pass(rejected) {
+        if forwarded.is_local() && !rules.back.lets_pass(reason) {
             // Lets other requests run first: hyper would otherwise handle all requests in a row that a client has sent
             // at once, for no backend makes them wait. The status is recorded before: the client may reset its stream
             // meanwhile.
@@ -209,7 +210,7 @@ impl Gateway {
         }
         self.decider.https.set_hsts(delivery.is_https, forwarded.response.headers_mut());
         response::set_cors(&mut forwarded, &self.decider.cors, rules.page.as_ref(), delivery.route.as_deref());
-        rules.back.encode(&mut forwarded.response, rejected).await;
+        rules.back.encode(&mut forwarded.response, reason).await;
         // A page is a response with a reason: what a rejection costs its sender does not depend on its form.
         let rejected = delivery.record.rejected.as_ref().map(|reject| reject.reason);
         let response = response::attach_delivery(forwarded, delivery, worker, self.request_timeout);

@@ -88,20 +88,23 @@ async fn a_question_can_have_a_certificate() {
 #[tokio::test]
 async fn the_rates_of_the_client_are_shown_and_not_used_up() {
     let upstream = Upstream::start();
-    let rate = "[[rate]]\nname = \"each\"\nper = \"subject\"\nrequests = 2\nwindow = \"1h\"\n";
-    let gateway = Gateway::with_config(&upstream, rate);
+    let rate = |name: &str| format!("[[rate]]\nname = {name:?}\nper = \"subject\"\nrequests = 2\nwindow = \"1h\"\n");
+    let gateway = Gateway::with_config(&upstream, &(rate("each") + &rate("also")));
     let alice = gateway.issue("alice", "").await;
     let question = json!({ "token": alice.access });
     for _ in 0..5 {
-        assert_eq!(found(&explained(&gateway, &question).await, "rate"), ["each: 2 left"]);
+        assert_eq!(found(&explained(&gateway, &question).await, "rate"), ["each: 2 left", "also: 2 left"]);
     }
-    for left in ["each: 1 left", "each: 0 left"] {
+    for left in [["each: 1 left", "also: 1 left"], ["each: 0 left", "also: 0 left"]] {
         assert_eq!(gateway.status_of(&alice.access).await, 200);
-        assert_eq!(found(&explained(&gateway, &question).await, "rate"), [left]);
+        assert_eq!(found(&explained(&gateway, &question).await, "rate"), left);
     }
     let limited = explained(&gateway, &question).await;
     assert_eq!((&limited["reason"], &limited["status"]), (&json!("quota_exceeded"), &json!(429)), "{limited}");
+    assert_eq!(limited["detail"], "rate each", "the gateway stops at the first one");
     assert_eq!(gateway.status_of(&alice.access).await, 429, "as explained");
+    let line = gateway.log_line(|line| line["reason"] == "quota_exceeded").await;
+    assert!(line["detail"].as_str().is_some_and(|detail| detail.contains("each")), "{line}");
 }
 
 /// Otherwise, the use of the child would end the time in which its parent may come again.
