@@ -64,19 +64,21 @@ pub async fn go_all_steps(places: &[Place], parties: &[Party], kills: bool) {
     for place in places {
         place.gateways.revoke().await;
     }
-    for (run, _, _) in &mut runs {
+    for index in 0..runs.len() {
         // Some clients fail before they begin again, with another call. mcp-remote begins several sign-ins at once, of
         // which each spoils the others. Two that end in one millisecond write one temporary file, and one fails.
-        let mut answer = run.answer();
-        for start in 0..4 {
+        let mut answer = String::new();
+        for attempt in 0..5 {
+            if attempt > 1 {
+                // Each one of one server listens on one port, and keeps it while it is stopped.
+                runs.iter_mut().for_each(|(run, _, _)| run.process = None);
+            }
+            answer = runs[index].0.answer();
             if answer.starts_with("called") {
                 break;
             }
-            if start > 0 {
-                run.process = None;
-            }
-            answer = run.answer();
         }
+        let run = &runs[index].0;
         assert!(answer.starts_with("called"), "{} does not begin again: {answer}\n{}", run.name(), run.log());
         assert!(run.browser.opened() > 1, "{} asks the user again", run.name());
     }
