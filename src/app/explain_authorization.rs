@@ -35,8 +35,7 @@ impl AuthorizationQuestions {
 
     /// The consent page, and the page of grants.
     pub(super) fn check_page(&self, headers: &HeaderMap, context: &RequestContext<'_>) -> Result<(), Reject> {
-        let host = context.record.host.as_ref().and_then(|host| host.to_str().ok());
-        check_page(host, &self.issuer, headers)
+        check_page(context.host(), &self.issuer, headers)
     }
 
     /// The text completes the sentence "the gateway itself …".

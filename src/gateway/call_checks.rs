@@ -17,7 +17,7 @@ use crate::broker::revoke::{self, check_other, right_of, session_of_other};
 use crate::gateway::authorize::Permit;
 use crate::gateway::context::RequestContext;
 use crate::gateway::csrf::{self, CsrfRequest};
-use crate::gateway::endpoints::{BrowserEndpoint, ClientEndpoint, Endpoint};
+use crate::gateway::endpoints::{BrowserEndpoint, Endpoint};
 use crate::gateway::route::Capture;
 use crate::limits::throttle::Throttle;
 use crate::store::RevokedBy;
@@ -69,14 +69,15 @@ impl CallChecks<'_> {
     /// Admits a call of an endpoint with a path that the operator chooses, before anything else is done for it.
     pub fn admit_endpoint(&self, endpoint: Endpoint, context: &RequestContext<'_>) -> Result<(), Reject> {
         match endpoint {
-            // The caller of an introspection shows a credential first, and a browser a sealed text or a cookie.
-            Endpoint::ProtectedResource
-            | Endpoint::Browser(BrowserEndpoint::Consent | BrowserEndpoint::Grants)
-            | Endpoint::Client(ClientEndpoint::Introspect) => Ok(()),
-            Endpoint::Browser(BrowserEndpoint::Authorize) | Endpoint::Register => self.admit(context),
-            Endpoint::Client(ClientEndpoint::Token | ClientEndpoint::Revoke) | Endpoint::Push => {
-                self.admit_guess(context)
+            // A browser shows a sealed text or a cookie first.
+            Endpoint::ProtectedResource | Endpoint::Browser(BrowserEndpoint::Consent | BrowserEndpoint::Grants) => {
+                Ok(())
             }
+            Endpoint::Browser(BrowserEndpoint::Authorize) | Endpoint::Register => self.admit(context),
+            Endpoint::Push => self.admit_guess(context),
+            Endpoint::Client(endpoint) if endpoint.takes_guesses() => self.admit_guess(context),
+            // The caller of an introspection shows a credential first.
+            Endpoint::Client(_) => Ok(()),
             // Only failures count against its address: when an administrator ends all sessions, a provider reports each
             // of them.
             Endpoint::Report(_) => self.throttle.check_failures(context.client()),

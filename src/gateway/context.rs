@@ -46,6 +46,11 @@ impl RequestContext<'_> {
         self.source.address()
     }
 
+    /// The host that the client names, with its port. `None` if it is no text.
+    pub fn host(&self) -> Option<&str> {
+        self.record.host.as_ref()?.to_str().ok()
+    }
+
     pub fn certificate(&self) -> Option<&ClientCertificate> {
         self.source.certificate()
     }

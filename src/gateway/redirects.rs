@@ -9,7 +9,7 @@ use crate::upstream::Upstream;
 
 /// Without one of the fields, this costs one pass over the names.
 pub(super) fn rewrite(headers: &mut HeaderMap, upstream: &Upstream, context: &RequestContext<'_>) {
-    let Some(host) = context.record.host.as_ref().and_then(|host| host.to_str().ok()) else { return };
+    let Some(host) = context.host() else { return };
     let over_tls = context.source.is_https();
     let scheme = if over_tls { "https" } else { "http" };
     let prefix = context.route.as_ref().and_then(|route| route.strip_prefix.as_deref());

@@ -284,8 +284,8 @@ impl TokenCalls {
 
     /// The metadata of the protected resource (RFC 9728).
     fn published_resource(&self, context: &RequestContext<'_>) -> Outcome {
-        let host = context.record.host.as_ref().and_then(|host| host.to_str().ok());
-        let document = self.endpoints.resources.published(context.record.uri.path(), host).ok_or(Reason::NoRoute)?;
+        let document =
+            self.endpoints.resources.published(context.record.uri.path(), context.host()).ok_or(Reason::NoRoute)?;
         Ok(respond::public_document(document.clone()))
     }
 

@@ -91,14 +91,12 @@ impl<'c> AuthorizationCall<'c, '_> {
     }
 
     pub(super) fn check_host(&self) -> Result<(), Reject> {
-        let host = self.call.context.record.host.as_ref().and_then(|host| host.to_str().ok());
-        check_host(host, self.call.issuer())
+        check_host(self.call.context.host(), self.call.issuer())
     }
 
     /// As [`check_page`].
     pub(super) fn check_page(&self, headers: &HeaderMap) -> Result<(), Reject> {
-        let host = self.call.context.record.host.as_ref().and_then(|host| host.to_str().ok());
-        check_page(host, self.call.issuer(), headers)
+        check_page(self.call.context.host(), self.call.issuer(), headers)
     }
 
     /// An error at the redirect URI, or a page if the client could use that as an open redirector.

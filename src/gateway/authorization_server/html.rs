@@ -36,7 +36,7 @@ pub(super) fn quoted(name: &str) -> String {
 fn is_shown(character: char) -> bool {
     let is_sign =
         matches!(character, ' ' | '-' | '.' | '_' | ',' | '&' | '\'' | '(' | ')' | '+' | '/' | ':' | '#' | '@');
-    // The vowel signs and marks of scripts that do without them in no word.
+    // The words of Hebrew, Arabic, and the scripts of India and Thailand need their vowel signs and marks.
     let is_mark = ('\u{591}'..='\u{eff}').contains(&character);
     !is_invisible(character) && (character.is_alphanumeric() || is_sign || is_mark)
 }

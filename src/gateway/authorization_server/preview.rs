@@ -51,8 +51,7 @@ impl From<Reject> for NoPreview {
 impl Preview<'_> {
     /// The text completes the sentence "the gateway itself …".
     pub fn of(&self, context: &RequestContext<'_>) -> Result<String, NoPreview> {
-        let host = context.record.host.as_ref().and_then(|host| host.to_str().ok());
-        check_host(host, self.issuer)?;
+        check_host(context.host(), self.issuer)?;
         if context.record.method == Method::POST {
             return Ok("asks a user for a client, with the form of the request, which is no part of a question".into());
         }

@@ -34,6 +34,11 @@ fn with_key(server: &KeyServer, keys: &Value) -> Value {
     document
 }
 
+/// The member of a document that names its keys at this server.
+fn keys_of(server: &KeyServer) -> Value {
+    json!({ "jwks_uri": format!("https://localhost:{}/keys.json", server.address.port()) })
+}
+
 /// The code of a client of a document, which `alice` has agreed to.
 async fn code(front: &mut Front, id: &str) -> String {
     let page = Page::of(&front.alice.navigate(&authorize(&[("client_id", id), ("redirect_uri", CALLBACK)])).await);
@@ -49,8 +54,7 @@ async fn a_client_with_a_key_in_its_document_must_use_it() {
     let (key, stranger) = (MachineKey::new(), MachineKey::new());
     let id = url(&server);
     let set: Value = serde_json::from_str(&key.0.jwks()).expect("JSON");
-    let at = json!({ "jwks_uri": format!("https://localhost:{}/keys.json", server.address.port()) });
-    for (number, keys) in [json!({ "jwks": set }), at].into_iter().enumerate() {
+    for (number, keys) in [json!({ "jwks": set }), keys_of(&server)].into_iter().enumerate() {
         // Another document than before, and not more than 10 fetches a minute.
         front.gateway.clock.advance(Duration::from_mins(16));
         let document = ("/client.json".to_owned(), with_key(&server, &keys).to_string());
@@ -121,8 +125,7 @@ async fn a_new_key_of_a_document_is_found() {
     let (old, new) =
         (MachineKey(Mint::new(Algorithm::ES256).named("old")), MachineKey(Mint::new(Algorithm::ES256).named("new")));
     let id = url(&server);
-    let keys = json!({ "jwks_uri": format!("https://localhost:{}/keys.json", server.address.port()) });
-    let document = ("/client.json".to_owned(), with_key(&server, &keys).to_string());
+    let document = ("/client.json".to_owned(), with_key(&server, &keys_of(&server)).to_string());
     let publish = |key: &MachineKey| {
         server.pages().documents = vec![document.clone(), ("/keys.json".to_owned(), key.0.jwks())];
     };
@@ -150,8 +153,7 @@ async fn a_key_server_that_is_down_costs_the_client_nothing() {
     assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
     let key = MachineKey::new();
     let id = url(&server);
-    let keys = json!({ "jwks_uri": format!("https://localhost:{}/keys.json", server.address.port()) });
-    let document = ("/client.json".to_owned(), with_key(&server, &keys).to_string());
+    let document = ("/client.json".to_owned(), with_key(&server, &keys_of(&server)).to_string());
     server.pages().documents = vec![document];
     let code = code(&mut front, &id).await;
     for (status, expected) in [(503, 503), (429, 503), (200, 200)] {
@@ -183,8 +185,7 @@ async fn an_assertion_is_used_up_only_where_it_gets_tokens() {
     assert_eq!(front.liar.sign_in(&mut front.alice, |back| back).await.status, 303);
     let key = MachineKey::new();
     let id = url(&server);
-    let keys = json!({ "jwks_uri": format!("https://localhost:{}/keys.json", server.address.port()) });
-    let document = ("/client.json".to_owned(), with_key(&server, &keys).to_string());
+    let document = ("/client.json".to_owned(), with_key(&server, &keys_of(&server)).to_string());
     server.pages().documents = vec![document, ("/keys.json".to_owned(), key.0.jwks())];
     let code = code(&mut front, &id).await;
     let proof = assertion(&key, &id, front.gateway.now_secs(), json!({}));
